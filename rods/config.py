@@ -207,20 +207,20 @@ class LaunchConfig:
 class Config:
     """One run, whole."""
 
-    experiment: str
-    seed: int
-    tasks: TasksConfig
-    model: ModelConfig
-    training: TrainingConfig
-    rollout: RolloutConfig
-    synthesis: SynthesisConfig
-    boundary: BoundaryConfig
-    buffer: BufferConfig
-    reward: RewardConfig
-    simulation: SimulationConfig
-    cluster: ClusterConfig
-    tracking: TrackingConfig
-    launch: LaunchConfig
+    experiment: str = "unnamed"  # the first part of the run directory's name
+    seed: int = 0  # fixes task order and sampling seeds
+    tasks: TasksConfig = field(default_factory=TasksConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    synthesis: SynthesisConfig = field(default_factory=SynthesisConfig)
+    boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
+    buffer: BufferConfig = field(default_factory=BufferConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    simulation: SimulationConfig = field(default_factory=SimulationConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-able data; `from_mapping` is its inverse."""
@@ -234,7 +234,7 @@ def from_mapping(data: DictConfig | dict[str, Any]) -> Config:
         ConfigError: an unknown key, a missing section or a value of the wrong type; names the key.
     """
     schema = OmegaConf.structured(Config)
-    OmegaConf.set_readonly(schema, False)
+    _make_writable(schema)
     try:
         merged = OmegaConf.merge(schema, data)
         config = OmegaConf.to_object(merged)
@@ -244,6 +244,15 @@ def from_mapping(data: DictConfig | dict[str, Any]) -> Config:
         raise ConfigError(f"config key {key}: {first_line}. See rods/config.py for the schema.") from error
     assert isinstance(config, Config)
     return config
+
+
+def _make_writable(node: DictConfig) -> None:
+    """Frozen dataclasses become read-only nodes, each on its own; merging values into them needs them writable."""
+    OmegaConf.set_readonly(node, False)
+    for key in node:
+        child = node._get_node(key)
+        if isinstance(child, DictConfig) and not child._is_missing():
+            _make_writable(child)
 
 
 def validate(config: Config) -> None:
