@@ -1,0 +1,44 @@
+# make demo: install and watch the loop turn. make test: everything that CI checks. make help: the rest.
+PYTHON ?= python3
+EXTRA ?= cpu
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-$(EXTRA)
+DEBIAN := g++ git chromium
+
+.PHONY: help install demo test lint unit integration system clean
+
+help:
+	@echo "make demo     create .venv, install, run the whole loop on this machine (+experiment=rods_tiny)"
+	@echo "make test     lint, types, import walls and all tests"
+	@echo "make install  only create .venv and install (EXTRA=cpu, the default, or EXTRA=gpu)"
+	@echo "make clean    remove .venv and caches; never touches runs/"
+
+install: $(STAMP)
+
+$(STAMP): setup.cfg pyproject.toml tools/install.sh
+	@bash tools/install.sh "$(PYTHON)" "$(VENV)" "$(EXTRA)"
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/python launch.py +experiment=rods_tiny
+
+test: system $(STAMP) lint unit integration
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+unit: $(STAMP)
+	$(BIN)/pytest -q tests/unit
+
+integration: $(STAMP)
+	$(BIN)/pytest -q tests/integration
+
+system:
+	@bash tools/system_packages.sh $(DEBIAN)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

