@@ -1,0 +1,264 @@
+"""From the text of an assistant message to calls that may run: strict JSON, then the function's schema.
+
+Model text is data. Nothing here evaluates it, repairs it or fills in what is missing: what cannot be read is
+a `ParseFailure`, what contradicts the documentation is a `CallError`, and both say what would have been right,
+since the policy reads them as a tool result and can learn from them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from jsonschema import Draft202012Validator
+from jsonschema.validators import extend
+
+from rods.errors import RodsError
+from rods.simulation.functions import FunctionDoc
+from rods.tasks.model import Call
+
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_THOUGHT = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
+_SPACE = re.compile(r"\s*")
+MAX_MESSAGE_CHARS = 200_000
+MAX_STRING_CHARS = 100_000
+MAX_INTEGER_BITS = 2_048  # twice the range of a double
+MAX_DEPTH = 16
+
+
+class CallError(RodsError):
+    """A call that contradicts the documentation of its function, or exceeds the simulation's limits."""
+
+
+@dataclass(frozen=True)
+class ParseFailure:
+    """A tool call that could not be read, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ParsedMessage:
+    """An assistant message.
+
+    Attributes:
+        calls: its tool calls in order, each a call or the reason why it is none.
+        is_answer: there is no tool call at all, so the message answers the user.
+    """
+
+    calls: tuple[Call | ParseFailure, ...]
+    is_answer: bool
+
+
+def parse_message(text: str) -> ParsedMessage:
+    """Read the Hermes tool calls of a message, any number of them.
+
+    One call is `<tool_call>`, a JSON object `{"name": …, "arguments": {…}}`, `</tool_call>`. Text around the calls is ignored, as is a leading `<think>…</think>`. Never raises.
+    """
+    spoken = _THOUGHT.sub("", text, count=1) if text.lstrip().startswith("<think>") else text
+    if _OPEN not in spoken:
+        return ParsedMessage((), True)
+    if len(spoken) > MAX_MESSAGE_CHARS:
+        return ParsedMessage(
+            (ParseFailure(f"the message is longer than {MAX_MESSAGE_CHARS} characters"),), False
+        )
+    calls: list[Call | ParseFailure] = []
+    start = spoken.find(_OPEN)
+    while start >= 0:
+        call, end = _read_call(spoken, start + len(_OPEN))
+        calls.append(call)
+        start = spoken.find(_OPEN, end)
+    return ParsedMessage(tuple(calls), False)
+
+
+def validate(call: Call, docs: Mapping[str, FunctionDoc]) -> None:
+    """Check a call against the functions that are available.
+
+    An int is a number; a bool is neither; null is accepted where the documented default is None.
+
+    Raises:
+        CallError: unknown function, missing, unknown or wrongly typed arguments, values beyond the limits.
+    """
+    doc = docs.get(call.name)
+    if doc is None:
+        raise CallError(
+            f"there is no function {_short(call.name)}; the available functions are: {', '.join(docs)}"
+        )
+    check_value(call.arguments)
+    checker = _checker(doc)
+    if checker.is_valid(call.arguments):
+        return
+    raise CallError(f"{call.name}: {_explain(call.arguments, doc, checker)}. {_usage(doc)}")
+
+
+def check_value(value: Any, depth: int = 0) -> None:
+    """Refuse what JSON cannot carry or a simulator should not meet.
+
+    Raises:
+        CallError: non-finite numbers, lone surrogates, very long strings or integers, deep nesting.
+    """
+    if isinstance(value, str):
+        _check_string(value)
+    elif isinstance(value, (Mapping, list, tuple)):
+        if depth >= MAX_DEPTH:
+            raise CallError(f"the arguments are nested more than {MAX_DEPTH} levels deep")
+        if isinstance(value, Mapping):
+            for key in value:
+                _check_string(key)
+            value = value.values()
+        for item in value:
+            check_value(item, depth + 1)
+    elif isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise CallError("numbers must be finite")
+    elif isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+        raise CallError(f"an integer of {value.bit_length()} bits is too large; at most {MAX_INTEGER_BITS}")
+
+
+def _check_string(text: str) -> None:
+    if len(text) > MAX_STRING_CHARS:
+        raise CallError(f"a string of {len(text)} characters is too long; at most {MAX_STRING_CHARS}")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise CallError("a string holds half of a surrogate pair, which is not a character")
+
+
+def _read_call(text: str, start: int) -> tuple[Call | ParseFailure, int]:
+    """The call whose tag opens before `start`, and where reading goes on.
+
+    The JSON reader finds the object's end, so that a closing tag inside a string does not cut the call.
+    """
+    begin = _space_end(text, start)
+    try:
+        data, end = _DECODER.raw_decode(text, begin)
+    except RecursionError:
+        return _failure("the JSON is nested too deeply", text, start)
+    except ValueError as error:
+        return _failure(_json_problem(error, begin), text, start)
+    after = _space_end(text, end)
+    if not text.startswith(_CLOSE, after):
+        found = "the end of the message" if after == len(text) else _short(text[after : after + 20])
+        return _failure(f"expected {_CLOSE} after the JSON object, found {found}", text, start)
+    return _to_call(data), after + len(_CLOSE)
+
+
+def _failure(reason: str, text: str, start: int) -> tuple[ParseFailure, int]:
+    close = text.find(_CLOSE, start)
+    return ParseFailure(reason), len(text) if close < 0 else close + len(_CLOSE)
+
+
+def _to_call(data: Any) -> Call | ParseFailure:
+    if not isinstance(data, dict):
+        return ParseFailure(f"expected a JSON object, found {_json_type(data)}")
+    if set(data) != {"name", "arguments"}:
+        missing, unknown = (
+            sorted({"name", "arguments"} - set(data)),
+            sorted(set(data) - {"name", "arguments"}),
+        )
+        found = [f"missing {', '.join(missing)}"] * bool(missing)
+        found += [f"unknown {_short(', '.join(unknown))}"] * bool(unknown)
+        return ParseFailure(f'expected exactly the keys "name" and "arguments": {"; ".join(found)}')
+    if not isinstance(data["name"], str):
+        return ParseFailure(f'"name" must be a string, found {_json_type(data["name"])}')
+    if not isinstance(data["arguments"], dict):
+        return ParseFailure(f'"arguments" must be a JSON object, found {_json_type(data["arguments"])}')
+    return Call(data["name"], data["arguments"])
+
+
+def _space_end(text: str, start: int) -> int:
+    match = _SPACE.match(text, start)
+    assert match is not None
+    return match.end()
+
+
+class _JsonProblem(ValueError):
+    """JSON that Python's reader would accept and the standard does not, or that is ambiguous."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _JsonProblem(f"the key {_short(twice)} occurs twice in one object")
+    return data
+
+
+def _no_constant(name: str) -> Any:
+    raise _JsonProblem(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+
+
+def _json_problem(error: ValueError, begin: int) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"invalid JSON: {error.msg} at character {error.pos - begin + 1}"
+    if isinstance(error, _JsonProblem):
+        return str(error)
+    return "an integer has too many digits"
+
+
+def _json_type(value: Any) -> str:
+    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _short(text: object) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 80 else f"{shown[:77]}…"
+
+
+def _is_integer(checker: Any, value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_Validator = extend(
+    Draft202012Validator, type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
+)
+_CHECKERS: WeakKeyDictionary[FunctionDoc, Any] = WeakKeyDictionary()
+
+
+def _checker(doc: FunctionDoc) -> Any:
+    """The compiled schema of a function: no unknown arguments, null where it is the default."""
+    checker = _CHECKERS.get(doc)
+    if checker is None:
+        properties = {name: _or_null(schema) for name, schema in doc.parameters["properties"].items()}
+        checker = _Validator({**doc.parameters, "properties": properties, "additionalProperties": False})
+        _CHECKERS[doc] = checker
+    return checker
+
+
+def _or_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "default" in schema and schema["default"] is None:
+        return {**schema, "type": [schema["type"], "null"]}
+    return schema
+
+
+def _explain(arguments: Mapping[str, Any], doc: FunctionDoc, checker: Any) -> str:
+    missing = [name for name in doc.parameters.get("required", ()) if name not in arguments]
+    if missing:
+        return f"missing arguments: {', '.join(missing)}"
+    unknown = [name for name in arguments if name not in doc.parameters["properties"]]
+    if unknown:
+        return f"unknown arguments: {_short(', '.join(unknown))}"
+    error = next(checker.iter_errors(arguments))
+    where = ".".join(str(part) for part in error.absolute_path)
+    if error.validator == "type":
+        expected = (
+            error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
+        )
+        return f"{where} must be of type {expected}, found {_short(error.instance)}"
+    return f"{where}: {error.message[:200]}"
+
+
+def _usage(doc: FunctionDoc) -> str:
+    required = set(doc.parameters.get("required", ()))
+    parts = [
+        f"{name} ({schema['type']}{'' if name in required else ', optional'})"
+        for name, schema in doc.parameters["properties"].items()
+    ]
+    return f"Arguments of {doc.name}: {', '.join(parts) or 'none'}"
