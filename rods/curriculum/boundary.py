@@ -1,0 +1,102 @@
+"""Boundary detection: which tasks the policy solves sometimes, and which of them become seeds.
+
+GRPO learns from disagreement within a group. A bounded reward's variance is at most μ(1−μ) (Popoviciu), so
+the rewards training computes anyway rank the tasks, without extra inference (paper: boundary detection).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+from rods.config import BoundaryConfig
+from rods.curriculum.errors import CurriculumError
+from rods.curriculum.events import GroupObserved, SeedEmitted, seed_key
+from rods.curriculum.records import CurriculumState, TaskRecord
+from rods.curriculum.state import excluded
+
+
+class Zone(StrEnum):
+    """Where a task lies for the current policy."""
+
+    HARD = "hard"
+    BOUNDARY = "boundary"
+    MASTERED = "mastered"
+
+
+def zone(mean: float, config: BoundaryConfig) -> Zone:
+    """hard: r̄ < α₋; boundary: α₋ ≤ r̄ ≤ α₊, both borders included; mastered: r̄ > α₊."""
+    if mean < config.alpha_low:
+        return Zone.HARD
+    return Zone.MASTERED if mean > config.alpha_high else Zone.BOUNDARY
+
+
+def phi(mean: float) -> float:
+    """φ(r̄) = 4r̄(1−r̄): 1 at r̄ = ½, 0 at 0 and 1, negative outside [0, 1] (format reward)."""
+    return 4 * mean * (1 - mean)
+
+
+def select(
+    state: CurriculumState, observed: Sequence[GroupObserved], step: int, epoch: int
+) -> list[SeedEmitted]:
+    """The seeds of one training step, best first (paper: boundary detection).
+
+    Boundary tasks among the groups observed in this step, seeds or variants; outside the exclusion window of
+    their root seed; by falling φ, ties by task id; one per root seed; up to the quota of each type (a type
+    without a quota has none), up to M in all. Quotas left unused are not redistributed.
+
+    Args:
+        state: with the groups of this step already applied.
+        observed: the groups of this step.
+
+    Raises:
+        CurriculumError: a group that was not applied to the state at this step.
+    """
+    config = state.boundary
+    candidates = [
+        record
+        for record, mean in observed_records(state, observed, step)
+        if zone(mean, config) is Zone.BOUNDARY
+        and not excluded(state.last_emitted.get(record.seed_id), step, config.exclusion_steps)
+    ]
+    candidates.sort(key=lambda record: (-phi(_mean(record)), record.id))
+    chosen: list[TaskRecord] = []
+    used: Counter[str] = Counter()
+    roots: set[str] = set()
+    for record in candidates:
+        has_room = len(chosen) < config.max_seeds and used[record.type] < config.quotas.get(record.type, 0)
+        if has_room and record.seed_id not in roots:
+            chosen.append(record)
+            used[record.type] += 1
+            roots.add(record.seed_id)
+    return [_emission(record, step, epoch) for record in chosen]
+
+
+def observed_records(
+    state: CurriculumState, observed: Sequence[GroupObserved], step: int
+) -> Iterator[tuple[TaskRecord, float]]:
+    """The records of the groups observed in a step with their mean rewards.
+
+    Raises:
+        CurriculumError: a group that was not applied to the state at this step.
+    """
+    for group in observed:
+        record = state.tasks.get(group.task_id)
+        if record is None or record.statistics.mean is None or record.statistics.last_step != step:
+            raise CurriculumError(
+                f"task {group.task_id!r}: expected its group of step {step} in the state, found step "
+                f"{record and record.statistics.last_step}; fold the observations first, then decide"
+            )
+        yield record, record.statistics.mean
+
+
+def _mean(record: TaskRecord) -> float:
+    assert record.statistics.mean is not None
+    return record.statistics.mean
+
+
+def _emission(record: TaskRecord, step: int, epoch: int) -> SeedEmitted:
+    mean = _mean(record)
+    key = seed_key(step, record.id)
+    return SeedEmitted(step, epoch, record.id, record.seed_id, record.type, mean, phi(mean), key)

@@ -1,0 +1,84 @@
+"""The bounded pool: who may enter, who is injected at an epoch's border, and in which order an epoch runs.
+
+Injection is limited to a share β of the active pool per epoch so that new tasks never swamp the ones the
+policy is learning from (paper: buffer).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+
+from rods.curriculum.events import SeedOutcome, VariantArrived, VariantInjected, VariantRefused
+from rods.curriculum.records import CurriculumState, TaskRecord, TaskStatus
+from rods.tasks.model import Origin, Task
+
+
+def active(state: CurriculumState) -> tuple[str, ...]:
+    """Ids of the tasks training may sample, sorted."""
+    return tuple(sorted(record.id for record in state.tasks.values() if record.status is TaskStatus.ACTIVE))
+
+
+def epoch_order(state: CurriculumState, seed: int, epoch: int) -> tuple[str, ...]:
+    """The active tasks in the order an epoch visits them: a shuffle fixed by (seed, epoch, ids) alone."""
+
+    def position(task_id: str) -> bytes:
+        return hashlib.sha256(f"{seed}:{epoch}:{task_id}".encode()).digest()
+
+    return tuple(sorted(active(state), key=position))
+
+
+def admit(
+    state: CurriculumState, task: Task, key: str, index: int, step: int, epoch: int
+) -> VariantArrived | VariantRefused:
+    """Whether a synthesised task may wait for injection; a refusal carries its reason.
+
+    Args:
+        key: of the seed request it answers.
+        index: its place among the variants of that request.
+    """
+    reason = _refusal(state, task, key)
+    if reason is not None:
+        return VariantRefused(step, epoch, task.id, key, reason)
+    content = task.content_id()
+    return VariantArrived(step, epoch, task.id, task.seed_id, task.type, task.kind, key, index, content)
+
+
+def inject(state: CurriculumState, step: int, epoch: int) -> list[VariantInjected]:
+    """The variants that become active at the border to `epoch`: at most ⌊β·active⌋, first in first out.
+
+    First by epoch of arrival, which must lie before `epoch`; within one by emission step of the seed, its key
+    and the variant's index, never by order of arrival, which depends on how fast synthesis happened to be.
+    The floor is taken of β as written, so 0.29 of 100 is 29. Nothing is injected while active < 1/β.
+    """
+    waiting = [
+        record
+        for record in state.tasks.values()
+        if record.status is TaskStatus.WAITING and record.arrived_epoch < epoch
+    ]
+    waiting.sort(key=lambda record: _queue_position(state, record))
+    count = sum(record.status is TaskStatus.ACTIVE for record in state.tasks.values())
+    budget = int(Fraction(repr(state.buffer.injection_fraction)) * count)
+    return [VariantInjected(step, epoch, record.id) for record in waiting[:budget]]
+
+
+def _queue_position(state: CurriculumState, record: TaskRecord) -> tuple[int, int, str, int, str]:
+    request = state.requests[record.request]
+    return record.arrived_epoch, request.step, request.key, record.index, record.id
+
+
+def _refusal(state: CurriculumState, task: Task, key: str) -> str | None:
+    request = state.requests.get(key)
+    if state.buffer.capacity == 0:
+        return "static_pool"
+    if request is None:
+        return "unknown_seed_request"
+    if request.outcome not in (None, SeedOutcome.EXPIRED):
+        return "seed_request_closed"
+    if task.origin is not Origin.VARIANT:
+        return "not_a_variant"
+    if task.seed_id != request.seed_id:
+        return "wrong_root_seed"
+    if task.id in state.tasks:
+        return "duplicate_id"
+    return "duplicate_content" if task.content_id() in state.contents else None

@@ -1,0 +1,304 @@
+"""The fold: how each event changes the curriculum, and which events cannot have happened.
+
+Pool, statistics and retirement are a pure function of (seed tasks, events). Recovery is a snapshot plus the
+events after it, bit for bit, so an event that contradicts the state is refused loudly rather than absorbed:
+it means a torn or mixed-up journal, or a bug. Which events *should* happen is decided elsewhere (boundary,
+pool, retirement); here only what they do.
+
+Order of events in a run::
+
+    RunStarted (EpochInjections EpochStarted Steps EpochFinished)* RunFinished
+
+where injections carry the number of the epoch they open, arrivals and closed seeds may come at any point
+after the first epoch's start, and RunStarted may come again when a later process continues the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import singledispatch
+
+from rods.config import BoundaryConfig, BufferConfig
+from rods.curriculum.errors import CurriculumError, ImpossibleEventError
+from rods.curriculum.events import (
+    EpochFinished,
+    EpochStarted,
+    EvaluationDone,
+    Event,
+    GroupObserved,
+    RunFinished,
+    RunStarted,
+    SeedClosed,
+    SeedEmitted,
+    SeedOutcome,
+    TaskRetired,
+    VariantArrived,
+    VariantInjected,
+    VariantRefused,
+    seed_key,
+)
+from rods.curriculum.records import CurriculumState, SeedRequest, TaskRecord, TaskStatus
+from rods.curriculum.statistics import UNOBSERVED, RewardError
+from rods.tasks.model import Origin, Task
+
+__all__ = ["CurriculumState", "apply", "excluded", "fold", "initial"]
+
+
+def initial(seeds: Sequence[Task], boundary: BoundaryConfig, buffer: BufferConfig) -> CurriculumState:
+    """The state before the first event: every seed active, nothing observed.
+
+    Raises:
+        CurriculumError: no seeds, an id twice, or a task that is not an original seed.
+    """
+    if not seeds:
+        raise CurriculumError("the pool needs at least one seed task, found none: check tasks.train_count")
+    tasks: dict[str, TaskRecord] = {}
+    contents: dict[str, str] = {}
+    for task in seeds:
+        if task.id in tasks:
+            raise CurriculumError(f"seed task {task.id!r} appears twice; ids must be unique in a run")
+        if task.origin is not Origin.SEED or task.seed_id != task.id:
+            raise CurriculumError(
+                f"task {task.id!r}: expected an original seed, found origin {task.origin.value!r} "
+                f"and root {task.seed_id!r}"
+            )
+        tasks[task.id] = _seed_record(task)
+        contents.setdefault(task.content_id(), task.id)
+    return CurriculumState(
+        boundary, buffer, tasks, contents, {}, {}, {}, 0, 0, False, False, fingerprint=None, seed=None
+    )
+
+
+def apply(state: CurriculumState, event: Event) -> CurriculumState:
+    """The state after one event; `state` itself is unchanged. For many events `fold` is faster.
+
+    Raises:
+        ImpossibleEventError: the event cannot follow this state; says what was expected and found.
+    """
+    return fold(state, (event,))
+
+
+def fold(state: CurriculumState, events: Iterable[Event]) -> CurriculumState:
+    """The state after all events, in order: `fold(fold(s, a), b) == fold(s, a + b)`.
+
+    Raises:
+        ImpossibleEventError: an event cannot follow the state before it.
+    """
+    draft = _Draft(state)
+    for event in events:
+        _check_position(event, draft)
+        _advance(event, draft)
+        draft.step = event.step
+    return draft.freeze()
+
+
+def excluded(last_emitted: int | None, step: int, exclusion_steps: int) -> bool:
+    """Whether a seed may not be emitted at `step`: once per window, and never twice in one step."""
+    return last_emitted is not None and step < last_emitted + max(exclusion_steps, 1)
+
+
+def _seed_record(task: Task) -> TaskRecord:
+    return TaskRecord(
+        id=task.id,
+        seed_id=task.seed_id,
+        type=task.type,
+        kind=task.kind,
+        origin=task.origin,
+        status=TaskStatus.ACTIVE,
+        reason=None,
+        request="",
+        index=0,
+        arrived_epoch=0,
+        injected_epoch=1,
+        statistics=UNOBSERVED,
+    )
+
+
+class _Draft:
+    """A state under construction: private copies that the fold may change in place."""
+
+    def __init__(self, state: CurriculumState) -> None:
+        self.boundary = state.boundary
+        self.buffer = state.buffer
+        self.tasks = dict(state.tasks)
+        self.contents = dict(state.contents)
+        self.requests = dict(state.requests)
+        self.last_emitted = dict(state.last_emitted)
+        self.refused = dict(state.refused)
+        self.step = state.step
+        self.epoch = state.epoch
+        self.in_epoch = state.in_epoch
+        self.finished = state.finished
+        self.fingerprint = state.fingerprint
+        self.seed = state.seed
+
+    def freeze(self) -> CurriculumState:
+        return CurriculumState(**vars(self))
+
+    def record(self, event: Event, task_id: str, status: TaskStatus) -> TaskRecord:
+        record = self.tasks.get(task_id)
+        _require(record is not None, event, "a known task", f"unknown id {task_id!r}")
+        assert record is not None
+        _require(record.status is status, event, f"task {task_id!r} {status.value}", record.status.value)
+        return record
+
+
+def _require(holds: bool, event: Event, expected: str, found: object) -> None:
+    if not holds:
+        raise ImpossibleEventError(
+            f"event {event.name} at step {event.step}, epoch {event.epoch} cannot follow the state: "
+            f"expected {expected}, found {found}. The journal is torn or mixed up, or an event came twice."
+        )
+
+
+def _check_position(event: Event, draft: _Draft) -> None:
+    opens = isinstance(event, EpochStarted | VariantInjected)
+    epoch = draft.epoch + 1 if opens else draft.epoch
+    _require(event.step >= draft.step, event, f"a step not before {draft.step}", event.step)
+    _require(event.epoch == epoch, event, f"epoch {epoch}", event.epoch)
+    _require(not (opens and draft.in_epoch), event, f"epoch {draft.epoch} to be finished first", "it is open")
+    resumes = isinstance(event, RunStarted)
+    _require(resumes or not draft.finished, event, "nothing after run_finished but run_started", event.name)
+
+
+@singledispatch
+def _advance(event: Event, draft: _Draft) -> None:
+    raise ImpossibleEventError(f"the fold knows no event of type {type(event).__name__}")
+
+
+@_advance.register
+def _run_started(event: RunStarted, draft: _Draft) -> None:
+    if draft.fingerprint is not None:
+        run = (draft.fingerprint, draft.seed)
+        found = (event.fingerprint, event.seed)
+        _require(found == run, event, f"the same tasks and seed as before, {run}", found)
+    draft.fingerprint, draft.seed, draft.finished = event.fingerprint, event.seed, False
+
+
+@_advance.register
+def _epoch_started(event: EpochStarted, draft: _Draft) -> None:
+    active = sum(record.status is TaskStatus.ACTIVE for record in draft.tasks.values())
+    _require(event.active == active, event, f"{active} active tasks", event.active)
+    draft.epoch, draft.in_epoch = event.epoch, True
+
+
+@_advance.register
+def _group_observed(event: GroupObserved, draft: _Draft) -> None:
+    _require(draft.in_epoch, event, "an open epoch", "none")
+    record = draft.record(event, event.task_id, TaskStatus.ACTIVE)
+    last = record.statistics.last_step
+    _require(last != event.step, event, f"one group of {event.task_id!r} per step", "a second one")
+    try:
+        statistics = record.statistics.observe(event.rewards, event.step, event.epoch)
+    except RewardError as error:
+        raise ImpossibleEventError(f"event {event.name} of task {event.task_id!r}: {error}") from error
+    draft.tasks[event.task_id] = replace(record, statistics=statistics)
+
+
+@_advance.register
+def _seed_emitted(event: SeedEmitted, draft: _Draft) -> None:
+    record = draft.record(event, event.task_id, TaskStatus.ACTIVE)
+    identity = (record.seed_id, record.type, seed_key(event.step, event.task_id))
+    found = (event.seed_id, event.type, event.key)
+    _require(found == identity, event, f"seed id, type and key {identity}", found)
+    observed = (record.statistics.last_step, record.statistics.mean)
+    _require(
+        observed == (event.step, event.mean), event, f"the task's latest (step, mean) {observed}", event.mean
+    )
+    last = draft.last_emitted.get(event.seed_id)
+    window = draft.boundary.exclusion_steps
+    _require(
+        not excluded(last, event.step, window),
+        event,
+        "a seed outside its exclusion window",
+        f"emitted at {last}",
+    )
+    draft.last_emitted[event.seed_id] = event.step
+    draft.requests[event.key] = SeedRequest(
+        event.key, event.task_id, event.seed_id, event.step, event.epoch, event.phi, None
+    )
+
+
+@_advance.register
+def _seed_closed(event: SeedClosed, draft: _Draft) -> None:
+    request = draft.requests.get(event.key)
+    _require(request is not None, event, "a known seed request", f"unknown key {event.key!r}")
+    assert request is not None
+    before = request.outcome
+    late = before is SeedOutcome.EXPIRED and event.outcome is not SeedOutcome.EXPIRED
+    _require(before is None or late, event, f"seed request {event.key!r} open or expired", before)
+    draft.requests[event.key] = replace(request, outcome=event.outcome)
+
+
+@_advance.register
+def _variant_arrived(event: VariantArrived, draft: _Draft) -> None:
+    request = draft.requests.get(event.key)
+    _require(
+        draft.buffer.capacity > 0, event, "no variants in a static pool (buffer.capacity=0)", event.task_id
+    )
+    _require(request is not None, event, "a known seed request", f"unknown key {event.key!r}")
+    assert request is not None
+    _require(
+        request.outcome in (None, SeedOutcome.EXPIRED),
+        event,
+        f"{event.key!r} open or expired",
+        request.outcome,
+    )
+    _require(event.seed_id == request.seed_id, event, f"root seed {request.seed_id!r}", event.seed_id)
+    _require(event.task_id not in draft.tasks, event, "a new task id", event.task_id)
+    _require(
+        event.content_id not in draft.contents, event, "new content", draft.contents.get(event.content_id)
+    )
+    draft.contents[event.content_id] = event.task_id
+    draft.tasks[event.task_id] = TaskRecord(
+        id=event.task_id,
+        seed_id=event.seed_id,
+        type=event.type,
+        kind=event.kind,
+        origin=Origin.VARIANT,
+        status=TaskStatus.WAITING,
+        reason=None,
+        request=event.key,
+        index=event.index,
+        arrived_epoch=event.epoch,
+        injected_epoch=None,
+        statistics=UNOBSERVED,
+    )
+
+
+@_advance.register
+def _variant_refused(event: VariantRefused, draft: _Draft) -> None:
+    draft.refused[event.reason] = draft.refused.get(event.reason, 0) + 1
+
+
+@_advance.register
+def _variant_injected(event: VariantInjected, draft: _Draft) -> None:
+    record = draft.record(event, event.task_id, TaskStatus.WAITING)
+    draft.tasks[event.task_id] = replace(record, status=TaskStatus.ACTIVE, injected_epoch=event.epoch)
+
+
+@_advance.register
+def _task_retired(event: TaskRetired, draft: _Draft) -> None:
+    record = draft.record(event, event.task_id, TaskStatus.ACTIVE)
+    _require(record.origin is Origin.VARIANT, event, "a variant: originals are never retired", event.task_id)
+    mean = record.statistics.mean
+    _require(event.mean == mean, event, f"the task's latest mean {mean}", event.mean)
+    draft.tasks[event.task_id] = replace(record, status=TaskStatus.RETIRED, reason=event.reason)
+
+
+@_advance.register
+def _epoch_finished(event: EpochFinished, draft: _Draft) -> None:
+    _require(draft.in_epoch, event, "an open epoch", "none")
+    draft.in_epoch = False
+
+
+@_advance.register
+def _run_finished(event: RunFinished, draft: _Draft) -> None:
+    _require(not draft.in_epoch, event, f"epoch {draft.epoch} to be finished first", "it is open")
+    draft.finished = True
+
+
+@_advance.register
+def _evaluation_done(event: EvaluationDone, draft: _Draft) -> None:
+    """An evaluation is reported, not decided upon: the curriculum stays as it is."""
