@@ -1,0 +1,121 @@
+"""Durable writes: a file is either whole or absent, also after a crash, and stays after a power cut.
+
+Everything in the run directory that is replaced goes through here: write beside the target, fsync, rename
+over it, fsync the folder. A reader on another node sees the old file or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from rods.errors import RodsError
+
+DIR_MODE = 0o750
+FILE_MODE = 0o640
+
+
+class CorruptFileError(RodsError):
+    """A file that should hold JSON does not."""
+
+
+def make_dirs(path: Path) -> None:
+    """Create `path` and its missing parents with mode 0750, whatever the umask; existing ones are kept."""
+    if path.is_dir():
+        return
+    make_dirs(path.parent)
+    try:
+        path.mkdir(mode=DIR_MODE)
+    except FileExistsError:
+        # Another process was first; a file in the way stays an error.
+        if not path.is_dir():
+            raise
+    else:
+        path.chmod(DIR_MODE)
+
+
+def fsync_dir(path: Path) -> None:
+    """Make the entries of folder `path` durable: a rename is on disk only after this."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_new(path: Path, data: bytes) -> os.stat_result:
+    """Write `data` to a file that must not exist yet, fsync it, and return its status.
+
+    The folder is not synced: the caller renames or links next. On an error nothing is left behind.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
+    try:
+        write_fully(descriptor, data)
+        os.fsync(descriptor)
+        return os.fstat(descriptor)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def write_fully(descriptor: int, data: bytes) -> None:
+    """`os.write` until every byte is written (a full disk writes a part first, then raises)."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`, atomically and durably.
+
+    Raises:
+        OSError: the disk is full, read-only, …; the old file is then still whole.
+    """
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    write_new(temporary, data)
+    try:
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    fsync_dir(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """`write_bytes` of UTF-8 text."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, obj: Any) -> None:
+    """`write_bytes` of `obj` as JSON: keys sorted and indented, so that files can be read and compared.
+
+    Raises:
+        TypeError, ValueError: `obj` is not JSON (NaN and infinity included); nothing was written.
+    """
+    write_text(path, json.dumps(obj, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in `path`.
+
+    Raises:
+        CorruptFileError: the bytes are no JSON.
+        FileNotFoundError: there is no such file.
+    """
+    return parse_json(path.read_bytes(), path)
+
+
+def parse_json(data: bytes, path: Path) -> Any:
+    """Decode the contents of `path`. Raises CorruptFileError, as `read_json`."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(
+            f"{path}: expected JSON, found {len(data)} bytes that are not ({error}). "
+            "The file was damaged from outside; restore it from a checkpoint or remove it."
+        ) from error
