@@ -1,8 +1,8 @@
 """From the text of an assistant message to calls that may run: strict JSON, then the function's schema.
 
-Model text is data. Nothing here evaluates it, repairs it or fills in what is missing: what cannot be read is
-a `ParseFailure`, what contradicts the documentation is a `CallError`, and both say what would have been right,
-since the policy reads them as a tool result and can learn from them.
+Model text is data. Nothing here evaluates it, repairs it or fills in what is missing: what cannot be read
+is a `ParseFailure`, what contradicts the documentation is a `CallError`, and both say what would have been
+right, since the policy reads them as a tool result and can learn from them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class ParsedMessage:
 def parse_message(text: str) -> ParsedMessage:
     """Read the Hermes tool calls of a message, any number of them.
 
-    One call is `<tool_call>`, a JSON object `{"name": …, "arguments": {…}}`, `</tool_call>`. Text around the calls is ignored, as is a leading `<think>…</think>`. Never raises.
+    One call is `<tool_call>`, a JSON object `{"name": …, "arguments": {…}}`, `</tool_call>`. Text
+    around the calls is ignored, as is a leading `<think>…</think>`. Never raises.
     """
     spoken = _THOUGHT.sub("", text, count=1) if text.lstrip().startswith("<think>") else text
     if _OPEN not in spoken:
@@ -223,19 +224,30 @@ _CHECKERS: WeakKeyDictionary[FunctionDoc, Any] = WeakKeyDictionary()
 
 
 def _checker(doc: FunctionDoc) -> Any:
-    """The compiled schema of a function: no unknown arguments, null where it is the default."""
+    """The compiled schema of a function; unknown arguments are refused."""
     checker = _CHECKERS.get(doc)
     if checker is None:
-        properties = {name: _or_null(schema) for name, schema in doc.parameters["properties"].items()}
+        properties = {
+            name: _accepted(doc.class_name, name, schema)
+            for name, schema in doc.parameters["properties"].items()
+        }
         checker = _Validator({**doc.parameters, "properties": properties, "additionalProperties": False})
         _CHECKERS[doc] = checker
     return checker
 
 
-def _or_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _accepted(class_name: str, name: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of an argument with what the simulators take beyond its documentation.
+
+    That is null where None is the default, and text for ticket ids: BFCL documents integers, but has
+    scenarios with ids like "ticket_001" (entry 173 of each type) that its ground truth calls.
+    """
+    types = [schema["type"]]
     if "default" in schema and schema["default"] is None:
-        return {**schema, "type": [schema["type"], "null"]}
-    return schema
+        types.append("null")
+    if (class_name, name) == ("TicketAPI", "ticket_id"):
+        types.append("string")
+    return {**schema, "type": types}
 
 
 def _explain(arguments: Mapping[str, Any], doc: FunctionDoc, checker: Any) -> str:

@@ -1,9 +1,10 @@
 """One world per rollout: what the official simulators share between instances, contained.
 
 The simulators keep state where instances meet: mutable default arguments, dictionaries of their modules, the
-process's decimal context and mpmath precision, today's date, the order of a set. Each world gets its own copies,
-so that it behaves as the first and only world of a fresh process, whatever ran before. The installed modules
-are never changed: a method that reaches for shared state is rebuilt with its own globals and defaults.
+process's decimal context and mpmath precision, today's date, the order of a set. Each world gets its own
+copies, so that it behaves as the first and only world of a fresh process, whatever ran before. The installed
+modules are never changed: a method that reaches for shared state is rebuilt with its own globals and
+defaults.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from rods.errors import RodsError
 from rods.tasks.bfcl_package import simulator
 
 TODAY = datetime(2024, 9, 1, 10, 30)
-"""The date of every world, that of BFCL's trading simulator: results must not depend on the day of the run."""
+"""The date of every world, that of BFCL's trading simulator: results do not depend on the day of a run."""
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 class ScenarioError(RodsError):
@@ -75,18 +79,19 @@ def method(instance: Any, class_name: str, name: str) -> Callable[..., Any]:
 
 
 def contained(class_name: str) -> AbstractContextManager[None]:
-    """Around a call and the rendering of its result: a fresh process's numeric settings, restored afterwards."""
+    """Around a call and the rendering of its result: fresh numeric settings, restored afterwards."""
     return _numeric_settings() if class_name == "MathAPI" else nullcontext()
 
 
 def copy_json(value: Any) -> Any:
     """A deep copy of JSON data, several times faster than `copy.deepcopy`; anything else is deep-copied."""
-    if isinstance(value, Mapping):
-        return {key: copy_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [copy_json(item) for item in value]
-    if value is None or isinstance(value, (str, int, float)):
+    kind = type(value)
+    if kind in _SCALARS:
         return value
+    if kind is dict:
+        return {key: copy_json(item) for key, item in value.items()}
+    if kind is list:
+        return [copy_json(item) for item in value]
     return copy.deepcopy(value)
 
 

@@ -92,7 +92,7 @@ class World:
         with contained(doc.class_name):
             try:
                 # Simulators keep and change the arguments they get: they must not be the caller's.
-                result = function(**copy_json(arguments))
+                result = function(**copy_json(dict(arguments)))
                 return CallResult(_render(result), _is_error(result))
             except Exception as error:  # noqa: BLE001 - whatever a simulator raises is the call's result
                 return CallResult(f"Error during execution: {error}", True)
