@@ -1,0 +1,167 @@
+"""The agents of the pipeline: what each answers, and the interface of whatever answers for them.
+
+Every answer is a pydantic model: it is the JSON schema a language model is held to, and the border at which
+its text becomes data. `reason` comes first in each, so that a model reasons before it decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rods.errors import RodsError
+from rods.registry import Registry
+
+BACKENDS = Registry(
+    "synthesis backend", {"scripted": "rods.synthesis.scripted:build", "openai": "rods.synthesis.llm:build"}
+)
+
+
+class BackendError(RodsError):
+    """A backend gave no usable answer."""
+
+
+class NoPatternError(BackendError):
+    """The scripted backend has no rule or template for this."""
+
+
+class NoPromptError(BackendError):
+    """An agent has no prompt, or its prompt names an input that is not there."""
+
+
+class MalformedAnswerError(BackendError):
+    """An answer that does not fit the agent's schema, also after the error was fed back."""
+
+
+class BackendUnavailableError(BackendError):
+    """The server could not be reached or kept failing."""
+
+
+class Answer(BaseModel):
+    """Base of all answers; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+    reason: str = ""
+
+
+class PlannedTurn(BaseModel):
+    """The functions of one turn, in order; composites are decomposed afterwards."""
+
+    model_config = ConfigDict(extra="forbid")
+    functions: list[str]
+
+
+class Plan(Answer):
+    """Stage 1. `initial_state` replaces the scenario (class name → scenario); null keeps it."""
+
+    narrative: str
+    turns: list[PlannedTurn]
+    initial_state: dict[str, Any] | None = None
+
+
+class Arguments(Answer):
+    """Stage 2: the keyword arguments of one call."""
+
+    arguments: dict[str, Any]
+
+
+class StatePatch(BaseModel):
+    """One minimal change of the initial state: dot path inside a class's scenario, literal dots escaped as
+    `\\.`.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    class_name: str
+    path: str
+    value: Any
+
+
+class Patch(Answer):
+    """Config Patch: the changes that would let the failed call run; empty when none would."""
+
+    patches: list[StatePatch]
+
+
+class Query(Answer):
+    """Stage 3: what the user says in one turn."""
+
+    text: str
+
+
+class Verification(Answer):
+    """Stage 3: the 0-based indices of the turn's calls that the message asks for, and the verdict, null if
+    undecided.
+    """
+
+    covered: list[int]
+    verdict: Literal["yes", "no"] | None
+
+
+class Rewrite(Answer):
+    """Stages 3 and 4: all messages of the dialogue, one per turn."""
+
+    queries: list[str]
+
+
+class Judgement(Answer):
+    """Stage 4: the Quality Judge's word."""
+
+    accepted: bool
+    issues: list[str] = Field(default_factory=list)
+
+
+class RefineClass(Answer):
+    """Stage 4: whether rewriting the messages can repair a rejected dialogue."""
+
+    verdict: Literal["query_fixable", "gt_unfixable"]
+
+
+class MissingFunction(Answer):
+    """Stage 5, miss_func: in which 0-based turn which of its functions is hidden at first."""
+
+    turn: int
+    function: str
+
+
+class MissingParameter(Answer):
+    """Stage 5, miss_param: which turn's request is first made without one value, and the message that then
+    gives it.
+    """
+
+    turn: int
+    function: str
+    parameter: str
+    blurred: str
+    clarification: str
+
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+
+class Backend(Protocol):
+    """Whatever answers for the agents.
+
+    Attributes:
+        name: for provenance.
+        llm_calls: requests made to a language model so far; 0 for ever where there is none.
+    """
+
+    name: str
+    llm_calls: int
+
+    async def ask(
+        self, agent: str, inputs: Mapping[str, Any], output: type[AnswerT], rng_seed: int
+    ) -> AnswerT:
+        """The answer of `agent` ("planner", "arguments", …) to `inputs`; equal seeds give equal answers if
+        it can.
+
+        Raises:
+            BackendError: no usable answer; the subclass says why.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Free connections."""
+        ...

@@ -1,0 +1,86 @@
+"""The last gate: what the trainer gets is checked as the trainer will use it.
+
+The finished task is replayed from its JSON on a fresh world through the rollout's own session, so that a
+variant whose ground truth does not earn the full reward cannot enter the pool, whatever made it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from rods.config import RewardConfig, SimulationConfig
+from rods.simulation.session import Session, open_world
+from rods.synthesis import rules
+from rods.synthesis.context import Context
+from rods.synthesis.errors import ErrorKind, SynthesisError
+from rods.tasks.model import Task, Turn
+from rods.tasks.profile import distance, profile
+
+# One message holds all calls of a turn, so the limit on messages plays no part in whether a task can be
+# solved.
+_SIMULATION, _REWARD = SimulationConfig(), RewardConfig()
+
+
+def check(context: Context, task: Task, known: Collection[str]) -> float:
+    """Accept a finished variant; its distance of Φ from the seed's.
+
+    Args:
+        context: the attempt.
+        task: the variant.
+        known: content ids that it must not repeat.
+
+    Raises:
+        SynthesisError: duplicate_func for known content, vm_exec_failed when the ground truth does not
+            earn 1.0,
+            conversation_construct_failed when Φ is too far or an argument too large.
+    """
+    if task.content_id() in known:
+        raise SynthesisError(ErrorKind.DUPLICATE_FUNC, f"repeats known content {task.content_id()[:12]}")
+    config = context.config
+    large = rules.oversized(
+        (call for turn in task.turns for call in turn.calls), config.max_string, config.max_list
+    )
+    if large:
+        raise SynthesisError(ErrorKind.CONVERSATION_CONSTRUCT_FAILED, "; ".join(large))
+    _check_ground_truth(task)
+    apart = profile_distance(context, task)
+    if apart > config.max_profile_distance:
+        detail = f"Φ is {apart:.2f} from the seed's, allowed {config.max_profile_distance:g}"
+        raise SynthesisError(ErrorKind.CONVERSATION_CONSTRUCT_FAILED, detail)
+    return apart
+
+
+def profile_distance(context: Context, task: Task) -> float:
+    """Distance between Φ of `task` and of its seed, in [0, 1]."""
+    world = open_world(task)
+    results = [[world.execute(call).text for call in turn.calls] for turn in task.turns]
+    return distance(profile(task, results), context.seed.profile)
+
+
+def failed_turns(task: Task) -> tuple[int, ...]:
+    """0-based turns that the ground truth itself does not pass on a fresh world, withheld functions
+    withheld.
+    """
+    session = Session(Task.from_json(json.loads(json.dumps(task.to_json()))), _SIMULATION, _REWARD)
+    for turn in task.turns:
+        if turn.calls:
+            session.advance(_message(turn))
+        session.advance("Done.")
+    verdicts = session.outcome().verdicts
+    return tuple(
+        index for index in range(len(task.turns)) if index >= len(verdicts) or not verdicts[index].passed
+    )
+
+
+def _message(turn: Turn) -> str:
+    return "\n".join(f"<tool_call>\n{json.dumps(call.to_json())}\n</tool_call>" for call in turn.calls)
+
+
+def _check_ground_truth(task: Task) -> None:
+    failed = failed_turns(task)
+    if failed:
+        detail = (
+            f"the ground truth does not earn 1.0 on a fresh world: turns {[turn + 1 for turn in failed]} fail"
+        )
+        raise SynthesisError(ErrorKind.VM_EXEC_FAILED, detail, turn=failed[0])

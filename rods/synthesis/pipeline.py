@@ -1,0 +1,183 @@
+"""The five stages in order, retried with what the failures taught: from one seed to its variants.
+
+Nothing here depends on time, host or what other seeds do: a variant's content is a function of the seed
+task's content, the request's key, the attempt and the run's seed, which is what the epoch barrier relies
+on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rods.config import SynthesisConfig
+from rods.synthesis import adversary, critique, executor, filters, grounding, planner
+from rods.synthesis.agents import Backend
+from rods.synthesis.context import Context, Draft, salt_of
+from rods.synthesis.errors import ErrorKind, Route, SynthesisError
+from rods.synthesis.planner import Outline
+from rods.synthesis.seeds import Seed, read_seed
+from rods.tasks.model import Origin, Task
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one seed.
+
+    Attributes:
+        tasks: accepted variants, at most `variants_per_seed`.
+        attempts: attempts made for all of them.
+        failures: every failed attempt, in order.
+        reason: "" when something was accepted, else the last failure in words.
+    """
+
+    tasks: tuple[Task, ...]
+    attempts: int
+    failures: tuple[SynthesisError, ...]
+    reason: str
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """Failed attempts by kind."""
+        return dict(Counter(failure.kind.value for failure in self.failures))
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """What an attempt leaves to the next one."""
+
+    state: Mapping[str, Any]
+    history: tuple[SynthesisError, ...] = ()
+    blocklist: tuple[str, ...] = ()
+
+
+class Pipeline:
+    """Makes variants.
+
+    Args:
+        config: the run's synthesis settings.
+        backend: who answers for the agents.
+        seed: the run's seed.
+        known: content ids that no variant may repeat: the run's seed and held-out tasks. It must not
+            change in
+            a run, or content would depend on the order of arrival; the pool refuses duplicates among
+            variants.
+    """
+
+    def __init__(
+        self, config: SynthesisConfig, backend: Backend, seed: int, known: Collection[str] = ()
+    ) -> None:
+        self._config, self._backend, self._seed, self._known = config, backend, seed, frozenset(known)
+
+    async def run(self, task: Task, key: str) -> Outcome:
+        """Up to `variants_per_seed` variants of `task`, each with up to `max_attempts` attempts.
+
+        Args:
+            task: a seed task, or a variant that became a seed.
+            key: the seed request's id; two requests of one task give different variants.
+
+        Raises:
+            RodsError: `task` itself cannot be run (unknown class, scenario of the wrong form).
+        """
+        seed = read_seed(task)
+        known = {task.content_id(), *self._known}
+        accepted: list[Task] = []
+        failures: list[SynthesisError] = []
+        attempts = 0
+        for index in range(self._config.variants_per_seed):
+            variant, failed = await self._variant(seed, key, index, known)
+            failures += failed
+            attempts += len(failed)
+            if variant is not None:
+                attempts += 1
+                accepted.append(variant)
+                known.add(variant.content_id())
+        reason = "" if accepted else str(failures[-1])
+        return Outcome(tuple(accepted), attempts, tuple(failures), reason)
+
+    async def _variant(
+        self, seed: Seed, key: str, index: int, known: Collection[str]
+    ) -> tuple[Task | None, tuple[SynthesisError, ...]]:
+        """One variant or None, and the failures on the way."""
+        if not seed.turns:
+            nothing = SynthesisError(ErrorKind.FUNC_SAMPLE_FAILED, "the seed has no turn with a call")
+            return None, (nothing,)
+        memory = _Memory(seed.task.initial_state)
+        for attempt in range(1, self._config.max_attempts + 1):
+            salt = salt_of(self._seed, seed, key, index, attempt)
+            context = Context(self._backend, self._config, seed, salt, attempt)
+            state = memory.state
+            try:
+                outline = await planner.plan(context, state, memory.history, memory.blocklist)
+                state = outline.initial_state
+                task = await _build(context, outline, key, memory.blocklist)
+                apart = filters.check(context, task, known)
+            except SynthesisError as failure:
+                memory = await _learn(context, memory, state, failure)
+            else:
+                return _with_provenance(task, context, memory, key, apart), memory.history
+        return None, memory.history
+
+
+async def _build(context: Context, outline: Outline, key: str, blocklist: Collection[str]) -> Task:
+    """Stages 2 to 5 on a plan.
+
+    Raises:
+        SynthesisError: where it went wrong.
+    """
+    turns = await executor.execute(context, outline, blocklist)
+    draft = Draft(outline.narrative, outline.initial_state, turns)
+    draft = await critique.critique(context, await grounding.ground(context, draft))
+    dialogue, withheld = await adversary.challenge(context, draft)
+    seed = context.seed.task
+    return Task(
+        id=variant_id(seed, key, context.salt),
+        type=seed.type,
+        classes=seed.classes,
+        initial_state=draft.initial_state,
+        turns=dialogue,
+        withheld=withheld,
+        origin=Origin.VARIANT,
+        seed_id=seed.seed_id,
+        kind=seed.kind,
+    )
+
+
+async def _learn(
+    context: Context, memory: _Memory, state: Mapping[str, Any], failure: SynthesisError
+) -> _Memory:
+    """What the next attempt knows: the failure, and a patched state or the failed call on the blocklist."""
+    blocked = memory.blocklist if not failure.call else (*memory.blocklist, failure.call)
+    unpatched = _Memory(memory.state, (*memory.history, failure), blocked)
+    if failure.kind.route is not Route.PATCH or context.attempt == context.config.max_attempts:
+        return unpatched
+    try:
+        patched = await executor.repair(context, state, failure)
+    except SynthesisError as refused:
+        # No attempt of its own, but the planner shall know.
+        remark = f"Config Patch gave no usable change: {refused.detail}"
+        return replace(unpatched, history=(*memory.history, failure.extended(remark)))
+    if patched is None:
+        return unpatched
+    return _Memory(patched, unpatched.history, memory.blocklist)
+
+
+def variant_id(seed: Task, key: str, salt: str) -> str:
+    """The root seed's id and a hash that no other request, variant index or attempt shares."""
+    digest = hashlib.sha256(f"{key}\n{salt}".encode()).hexdigest()
+    return f"{seed.seed_id}~{digest[:10]}"
+
+
+def _with_provenance(task: Task, context: Context, memory: _Memory, key: str, apart: float) -> Task:
+    provenance = {
+        "backend": context.backend.name,
+        "parent": context.seed.task.id,
+        "key": key,
+        "attempts": context.attempt,
+        "errors": [failure.to_json() for failure in memory.history],
+        "profile_distance": round(apart, 4),
+    }
+    return replace(task, provenance=provenance)
