@@ -67,7 +67,9 @@ class TrainingConfig:
     clip_low: float = 0.20  # ratio is clipped to [1 - clip_low, 1 + clip_high]
     clip_high: float = 0.28
     dual_clip: float | None = 10.0  # lower bound on the objective for negative advantages; null: off
-    kl_coefficient: float = 0.01  # weight of the low-variance KL to the frozen start; 0: no reference in memory
+    kl_coefficient: float = (
+        0.01  # weight of the low-variance KL to the frozen start; 0: no reference in memory
+    )
     entropy_coefficient: float = 0.0
     loss_aggregation: str = "seq-mean-token-mean"  # seq-mean-token-mean | token-mean
     normalize_advantage: bool = True  # divide by the group's standard deviation
@@ -191,6 +193,7 @@ class TrackingConfig:
     wandb: str = "auto"  # auto (online when logged in, else offline) | online | offline | disabled
     project: str = "rods"
     entity: str = ""
+    rollouts_per_group: int = 1  # rollouts of each group kept as text in the run directory
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,9 @@ def _tasks(config: Config) -> Iterator[Problem]:
     for key in ("train_count", "heldout_count"):
         value = getattr(config.tasks, key)
         if limit is not None and value is not None and value > limit:
-            yield Problem(f"tasks.{key}", value, f"{config.tasks.source} has {limit}", f"set at most {limit} or null")
+            yield Problem(
+                f"tasks.{key}", value, f"{config.tasks.source} has {limit}", f"set at most {limit} or null"
+            )
     # Both kinds of task run on BFCL's simulators.
     if find_spec("bfcl_eval") is None:
         yield Problem(
@@ -111,15 +113,29 @@ def _training(config: Config) -> Iterator[Problem]:
     for name in ("kl_coefficient", "entropy_coefficient", "weight_decay", "checkpoint_every_steps"):
         yield from _at_least(f"training.{name}", getattr(training, name), 0)
     if training.clip_low >= 1:
-        yield Problem("training.clip_low", training.clip_low, "the ratio's lower bound would not be positive", "set it below 1")
+        yield Problem(
+            "training.clip_low",
+            training.clip_low,
+            "the ratio's lower bound would not be positive",
+            "set it below 1",
+        )
     if training.dual_clip is not None and training.dual_clip <= 1:
-        yield Problem("training.dual_clip", training.dual_clip, "must be above 1", "set it to 10 (the lineage's value) or null")
+        yield Problem(
+            "training.dual_clip",
+            training.dual_clip,
+            "must be above 1",
+            "set it to 10 (the lineage's value) or null",
+        )
     if not 0 <= training.warmup_fraction < 1:
         yield Problem("training.warmup_fraction", training.warmup_fraction, "must lie in [0, 1)", "set 0.03")
     if training.importance_cap is not None and training.importance_cap < 1:
-        yield Problem("training.importance_cap", training.importance_cap, "must be at least 1", "set 2 or null")
+        yield Problem(
+            "training.importance_cap", training.importance_cap, "must be at least 1", "set 2 or null"
+        )
     if training.zero_stage not in (0, 1, 2, 3):
-        yield Problem("training.zero_stage", training.zero_stage, "DeepSpeed knows stages 0 to 3", "set one of them")
+        yield Problem(
+            "training.zero_stage", training.zero_stage, "DeepSpeed knows stages 0 to 3", "set one of them"
+        )
     rollouts = training.tasks_per_step * training.group_size
     if training.mini_batches >= 1 and rollouts % training.mini_batches:
         yield Problem(
@@ -164,9 +180,16 @@ def _synthesis(config: Config) -> Iterator[Problem]:
         yield from _at_least(f"synthesis.{name}", getattr(synthesis, name), 1)
     yield from _fraction("synthesis.top_p", synthesis.top_p)
     if not 0 <= synthesis.max_profile_distance <= 1:
-        yield Problem("synthesis.max_profile_distance", synthesis.max_profile_distance, "Φ distances lie in [0, 1]", "set 0.25")
+        yield Problem(
+            "synthesis.max_profile_distance",
+            synthesis.max_profile_distance,
+            "Φ distances lie in [0, 1]",
+            "set 0.25",
+        )
     if synthesis.enabled and synthesis.backend == "openai" and not synthesis.model:
-        yield Problem("synthesis.model", synthesis.model, "the openai backend needs a model", "name the served model")
+        yield Problem(
+            "synthesis.model", synthesis.model, "the openai backend needs a model", "name the served model"
+        )
 
 
 def _boundary(config: Config) -> Iterator[Problem]:
@@ -186,7 +209,12 @@ def _boundary(config: Config) -> Iterator[Problem]:
     yield from _at_least("boundary.exclusion_steps", boundary.exclusion_steps, 0)
     unknown = sorted(set(boundary.quotas) - set(TASK_TYPES))
     if unknown:
-        yield Problem("boundary.quotas", dict(boundary.quotas), f"unknown task types {unknown}", f"use {', '.join(TASK_TYPES)}")
+        yield Problem(
+            "boundary.quotas",
+            dict(boundary.quotas),
+            f"unknown task types {unknown}",
+            f"use {', '.join(TASK_TYPES)}",
+        )
     for name, quota in boundary.quotas.items():
         yield from _at_least(f"boundary.quotas.{name}", quota, 0)
     total = sum(boundary.quotas.values())
@@ -198,16 +226,23 @@ def _boundary(config: Config) -> Iterator[Problem]:
             f"lower the quotas or set boundary.max_seeds={total}",
         )
     if config.synthesis.enabled and not boundary.quotas:
-        yield Problem("boundary.quotas", {}, "no type may become a seed", "give each task type a quota, e.g. {base: 4}")
+        yield Problem(
+            "boundary.quotas", {}, "no type may become a seed", "give each task type a quota, e.g. {base: 4}"
+        )
 
 
 def _buffer(config: Config) -> Iterator[Problem]:
     buffer = config.buffer
     if buffer.capacity < 0:
-        yield Problem("buffer.capacity", buffer.capacity, "P_max cannot be negative", "set 0 for a static pool, or 400")
+        yield Problem(
+            "buffer.capacity", buffer.capacity, "P_max cannot be negative", "set 0 for a static pool, or 400"
+        )
     if not 0 < buffer.injection_fraction <= 1:
         yield Problem(
-            "buffer.injection_fraction", buffer.injection_fraction, "β must lie in (0, 1]", "set 0.2 (the paper's value)"
+            "buffer.injection_fraction",
+            buffer.injection_fraction,
+            "β must lie in (0, 1]",
+            "set 0.2 (the paper's value)",
         )
     yield from _at_least("buffer.burn_in", buffer.burn_in, 0)
     yield from _at_least("buffer.stale_epochs", buffer.stale_epochs, 1)
@@ -243,6 +278,7 @@ def _cluster(config: Config) -> Iterator[Problem]:
 
 def _tracking(config: Config) -> Iterator[Problem]:
     yield from _choice("tracking.wandb", config.tracking.wandb, ("auto", "online", "offline", "disabled"))
+    yield from _at_least("tracking.rollouts_per_group", config.tracking.rollouts_per_group, 0)
     yield from _positive("launch.heartbeat_timeout_s", config.launch.heartbeat_timeout_s)
 
 

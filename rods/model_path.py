@@ -23,11 +23,15 @@ def resolve(path: str) -> str:
         folder = _ASSETS / path.removeprefix("shipped/")
         if not (folder / "config.json").is_file():
             shipped = sorted(f"shipped/{p.parent.name}" for p in _ASSETS.glob("*/config.json"))
-            raise ModelNotFoundError(f"model.path = {path!r}: no such shipped model; there are: {', '.join(shipped)}")
+            raise ModelNotFoundError(
+                f"model.path = {path!r}: no such shipped model; there are: {', '.join(shipped)}"
+            )
         return str(folder)
     folder = Path(path)
     if not folder.is_dir():
         return path
     if not (folder / "config.json").is_file():
-        raise ModelNotFoundError(f"model.path = {path!r}: expected a Hugging Face model folder, found no config.json in it")
+        raise ModelNotFoundError(
+            f"model.path = {path!r}: expected a Hugging Face model folder, found no config.json in it"
+        )
     return str(folder)

@@ -1,0 +1,59 @@
+"""One writer's history over its attempts.
+
+A restarted trainer continues from a checkpoint, which may lie before the end of its last journal: what came
+after was never learnt and is not part of the run's history. The first record of the new attempt's journal says
+how many records of the history it keeps, so that any reader arrives at the same history without a lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rods.exchange.journal import JournalError, files, read
+
+_CONTINUES = "continues"
+
+
+def continuation(records: int) -> dict[str, Any]:
+    """The first record of an attempt that keeps `records` records of the history before it."""
+    return {"name": _CONTINUES, "records": records}
+
+
+def history(journal_dir: Path, writer: str, *, before: Path | None = None) -> list[dict[str, Any]]:
+    """The records that count, oldest first, continuation marks left out.
+
+    Args:
+        journal_dir: the run's journal folder.
+        writer: whose history.
+        before: a journal file of that writer; it and later attempts are left out.
+
+    Raises:
+        JournalError: an attempt continues more records than there are, or is damaged.
+    """
+    records: list[dict[str, Any]] = []
+    for path in files(journal_dir, writer):
+        if path == before:
+            break
+        found, _ = read(path)
+        if found and found[0].get("name") == _CONTINUES:
+            kept = int(found[0]["records"])
+            if kept > len(records):
+                raise JournalError(
+                    f"journal {path} continues {kept} records, but the attempts before it hold {len(records)}. "
+                    "An earlier journal is missing or cut: restore it from a copy."
+                )
+            records, found = records[:kept], found[1:]
+        records.extend(found)
+    return records
+
+
+def digest(records: Sequence[dict[str, Any]]) -> str:
+    """SHA-256 (hex) over records in order: equal histories have equal digests."""
+    total = hashlib.sha256()
+    for record in records:
+        total.update(json.dumps(record, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+    return total.hexdigest()

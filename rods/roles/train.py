@@ -1,0 +1,152 @@
+"""The training role: put the parts together, from a checkpoint where there is one, and run the loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.utils import logging as transformers_logging
+
+from launchers import snapshot
+from rods import tasks as task_sources
+from rods.config import Config
+from rods.exchange import stop
+from rods.exchange.atomic import write_text
+from rods.exchange.heartbeat import Heartbeat
+from rods.exchange.metrics import MetricsWriter
+from rods.exchange.rundir import RunDir
+from rods.model_path import resolve
+from rods.rollout import engine as engines
+from rods.rollout.chat import Chat, load_tokenizer
+from rods.rollout.episode import Rollout
+from rods.tasks.taskset import TaskSet
+from rods.tracking import Tracker
+from rods.training import checkpoint
+from rods.training.handover import Handover
+from rods.training.learner import Learner
+from rods.training.ledger import Ledger
+from rods.training.loop import Loop, Parts
+
+ROLE = "train"
+_BEAT_EVERY_S = 1.0
+
+
+def main(run_dir: str, attempt: int) -> int:
+    """Train until the end of the run or until asked to stop; 0 in both cases, with a checkpoint written.
+
+    Raises:
+        RodsError: anything that makes the run impossible; the message is complete.
+    """
+    run = RunDir.open(Path(run_dir))
+    config = snapshot.load_config(run)
+    _quiet(config)
+    with ExitStack() as stack:
+        tracker = stack.enter_context(Tracker(run, ROLE, config))
+        watcher = RunWatcher(run, attempt, config, tracker)
+        stack.callback(watcher.close)
+        watcher.beat("loading", force=True)
+        parts = assemble(run, attempt, config, watcher)
+        stack.callback(parts.engine.close)
+        stack.callback(parts.ledger.close)
+        Loop(parts).run()
+    return 0
+
+
+def assemble(run: RunDir, attempt: int, config: Config, watcher: RunWatcher) -> Parts:
+    """Load tasks, learner, engine and the newest complete checkpoint."""
+    tasks = task_sources.load(config.tasks)
+    model_dir = Path(resolve(config.model.path))
+    learner = Learner(model_dir, config.model, config.training, planned_steps(config, tasks), config.seed)
+    engine = engines.build(model_dir, config.model, config.rollout, config.seed)
+    chat = Chat(load_tokenizer(model_dir), config.model)
+    watcher.chat = chat
+    found = checkpoint.latest(run.checkpoints)
+    if found is None:
+        ledger, step, remaining = Ledger.begin(run, attempt, config, tasks), 0, ()
+    else:
+        learner.load(found)
+        extra = checkpoint.read_extra(found)
+        ledger = Ledger.resume(run, attempt, config, tasks, extra["ledger"])
+        step, remaining = extra["step"], tuple(extra["remaining"])
+    book = {task.id: task for task in tasks.train}
+    handover = Handover(run, ledger, book)
+    return Parts(config, run, tasks, book, ledger, handover, learner, engine, chat, watcher, step, remaining)
+
+
+def planned_steps(config: Config, tasks: TaskSet) -> int:
+    """Training steps if the pool kept its first size: what the warm-up is a fraction of."""
+    return config.training.epochs * ceil(len(tasks.train) / config.training.tasks_per_step)
+
+
+class RunWatcher:
+    """Writes heartbeats, metrics and rollouts of the training role into the run directory.
+
+    Attributes:
+        chat: decodes rollouts; set once the tokenizer is loaded.
+    """
+
+    chat: Chat
+
+    def __init__(self, run: RunDir, attempt: int, config: Config, tracker: Tracker) -> None:
+        self._run = run
+        self._attempt = attempt
+        self._config = config
+        self._tracker = tracker
+        self._heartbeat = Heartbeat(run.heartbeats, ROLE)
+        self._metrics = MetricsWriter(run.metrics / f"{ROLE}.jsonl")
+        self._last_beat = 0.0
+
+    def beat(self, phase: str, force: bool = False, **info: Any) -> None:
+        """Write a heartbeat, at most one a second unless forced."""
+        now = time.monotonic()
+        if force or now - self._last_beat >= _BEAT_EVERY_S:
+            self._heartbeat.beat(phase, attempt=self._attempt, **info)
+            self._last_beat = now
+
+    def log(self, record: dict[str, Any]) -> None:
+        """Append to metrics/train.jsonl and copy to W&B."""
+        self._metrics.write(record)
+        prefix = f"{record['event']}/{record['mode']}" if "event" in record else "train"
+        self._tracker.log({prefix: record}, record["step"])
+
+    def keep(self, step: int, groups: Sequence[Sequence[Rollout]]) -> None:
+        """Write the first `tracking.rollouts_per_group` rollouts of each group, as text, one JSON object a line."""
+        count = self._config.tracking.rollouts_per_group
+        lines = [json.dumps(self._readable(rollout)) + "\n" for group in groups for rollout in group[:count]]
+        write_text(self._run.rollouts / f"step_{step:06d}.jsonl", "".join(lines))
+
+    def stop_requested(self) -> bool:
+        """Whether this attempt was asked to stop."""
+        return stop.is_requested(self._run, self._attempt)
+
+    def close(self) -> None:
+        """Close the metrics file."""
+        self._metrics.close()
+
+    def _readable(self, rollout: Rollout) -> dict[str, Any]:
+        verdicts = [verdict.passed for verdict in rollout.outcome.verdicts]
+        return {
+            "task_id": rollout.task_id,
+            "index": rollout.index,
+            "reward": rollout.reward,
+            "turns_passed": verdicts,
+            "codes": list(rollout.outcome.codes),
+            "finish": rollout.finish,
+            "text": self.chat.text(rollout.token_ids),
+        }
+
+
+def _quiet(config: Config) -> None:
+    """Threads as configured; libraries speak up only about errors."""
+    if config.training.threads is not None:
+        torch.set_num_threads(config.training.threads)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()

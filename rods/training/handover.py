@@ -1,0 +1,171 @@
+"""What the trainer hands over to the synthesis job and takes back from it.
+
+Seeds go out, variants come in, through two queues and nothing else. The trainer never waits for synthesis,
+except at the epoch barrier of a reproducible run: there it waits until every open seed is answered, and takes
+the answers in seed order, so that arrival times leave no trace in the journal.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rods.curriculum import pool
+from rods.curriculum.events import Event, SeedClosed, SeedEmitted, SeedOutcome, VariantArrived
+from rods.exchange.atomic import write_text
+from rods.exchange.queue import Claim
+from rods.exchange.rundir import RunDir
+from rods.tasks.model import Task, TaskFormatError
+from rods.training.ledger import Ledger
+
+_OWNER = "train"
+_POLL_S = 0.1
+_LEASE_S = 3600.0  # the trainer is the queue's only consumer
+
+
+class Handover:
+    """The trainer's side of the two queues.
+
+    Args:
+        run: the run directory.
+        ledger: where arrivals are recorded.
+        tasks: every task of the run by id; accepted variants are added.
+    """
+
+    def __init__(self, run: RunDir, ledger: Ledger, tasks: dict[str, Task]) -> None:
+        self._run = run
+        self._ledger = ledger
+        self._tasks = tasks
+        self._seeds = run.queue("seeds")
+        self._variants = run.queue("variants", lease_s=_LEASE_S)
+        self._replayed: set[str] = set()  # open seeds that an attempt before this one had already queued
+        self.accepted = 0
+        self.dropped = 0
+
+    def emit(self, seeds: list[SeedEmitted]) -> None:
+        """Record seeds, then put them into the queue: a crash between the two is mended by `reopen`."""
+        self._ledger.record(seeds)
+        for seed in seeds:
+            self._put(seed.key, seed.task_id, seed.step, seed.epoch, seed.phi)
+
+    def reopen(self) -> None:
+        """After a resume: queue open seeds again (no-op for those known) and take back answers already consumed."""
+        for key in self.open_keys():
+            request = self._ledger.state.requests[key]
+            self._put(key, request.task_id, request.step, request.epoch, request.phi)
+        for key in sorted(self._consumed() & set(self._ledger.state.requests)):
+            self._remember(self._read_consumed(key))
+
+    def open_keys(self) -> list[str]:
+        """Keys of the seeds that synthesis has not answered, sorted."""
+        return sorted(key for key, request in self._ledger.state.requests.items() if request.outcome is None)
+
+    def receive(self) -> None:
+        """Take every answer that is there, in key order."""
+        for claim in sorted(self._claims(), key=lambda claim: claim.key):
+            self._answer(claim)
+        if self._replayed:
+            for key in sorted(self._replayed & self._consumed()):
+                message = self._read_consumed(key)
+                self._remember(message)
+                self._take(key, message)
+                self._replayed.discard(key)
+
+    def wait(self, timeout_s: float, interrupted: Callable[[], bool], on_wait: Callable[[int], None]) -> None:
+        """The epoch barrier: wait for the open seeds, take their answers, give up on what is left.
+
+        Args:
+            timeout_s: after so many seconds the seeds still open are closed as expired.
+            interrupted: asked while waiting; True ends the wait without closing anything.
+            on_wait: told now and then how many seeds are still awaited.
+        """
+        deadline = time.monotonic() + timeout_s
+        while missing := [key for key in self.open_keys() if not self._variants.known(key)]:
+            if interrupted():
+                return
+            if time.monotonic() > deadline:
+                self.receive()
+                self._expire(missing, timeout_s)
+                return
+            on_wait(len(missing))
+            time.sleep(_POLL_S)
+        self.receive()
+
+    def write_expanded(self, epoch: int) -> None:
+        """Write the variants that arrived in `epoch` to `expanded/`, one JSON object a line."""
+        records = self._ledger.state.tasks.values()
+        arrived = [record.id for record in records if record.request and record.arrived_epoch == epoch]
+        lines = [json.dumps(self._tasks[task_id].to_json(), sort_keys=True) + "\n" for task_id in arrived]
+        write_text(self._run.expanded_file(epoch), "".join(lines))
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Messages by state in both queues."""
+        return {"seeds": self._seeds.counts(), "variants": self._variants.counts()}
+
+    def _put(self, key: str, task_id: str, step: int, epoch: int, phi: float) -> None:
+        message = {
+            "key": key,
+            "step": step,
+            "epoch": epoch,
+            "phi": phi,
+            "task": self._tasks[task_id].to_json(),
+        }
+        if not self._seeds.put(key, message, priority=phi):
+            self._replayed.add(key)
+
+    def _claims(self) -> Iterator[Claim]:
+        self._variants.reap()
+        while (claim := self._variants.claim(_OWNER)) is not None:
+            yield claim
+
+    def _answer(self, claim: Claim) -> None:
+        try:
+            self._remember(claim.message)
+            self._take(claim.key, claim.message)
+        except (TaskFormatError, KeyError, TypeError, ValueError) as error:
+            reason = f"malformed answer: {error!r}"
+            claim.quarantine(reason)
+            self._close(claim.key, SeedOutcome.DROPPED, reason)
+            return
+        claim.commit()
+
+    def _remember(self, message: Mapping[str, Any]) -> None:
+        for task in map(Task.from_json, message["tasks"]):
+            self._tasks.setdefault(task.id, task)
+
+    def _take(self, key: str, message: Mapping[str, Any]) -> None:
+        """Record an answer: its variants one by one, then the seed's outcome. A second answer changes nothing."""
+        request = self._ledger.state.requests.get(key)
+        if request is not None and request.outcome in (SeedOutcome.PUBLISHED, SeedOutcome.DROPPED):
+            return
+        outcome, reason = SeedOutcome(message["outcome"]), str(message["reason"])
+        for index, task in enumerate(map(Task.from_json, message["tasks"])):
+            state = self._ledger.state
+            event: Event = pool.admit(state, task, key, index, state.step, state.epoch)
+            self._ledger.record([event])
+            self.accepted += isinstance(event, VariantArrived)
+        self.dropped += outcome is SeedOutcome.DROPPED
+        self._close(key, outcome, reason)
+
+    def _close(self, key: str, outcome: SeedOutcome, reason: str) -> None:
+        state = self._ledger.state
+        request = state.requests.get(key)
+        if request is not None and request.outcome in (None, SeedOutcome.EXPIRED):
+            self._ledger.record([SeedClosed(state.step, state.epoch, key, outcome, reason)])
+
+    def _expire(self, keys: list[str], timeout_s: float) -> None:
+        for key in keys:
+            if self._ledger.state.requests[key].outcome is None:
+                self._close(
+                    key, SeedOutcome.EXPIRED, f"no answer within {timeout_s:g} s at the epoch barrier"
+                )
+
+    def _consumed(self) -> set[str]:
+        """Keys of the answers that an attempt before this one took from the queue."""
+        return {key for state in ("done", "claimed") for key in self._variants.keys(state)}
+
+    def _read_consumed(self, key: str) -> dict[str, Any]:
+        state = "done" if key in self._variants.keys("done") else "claimed"
+        return self._variants.read(state, key)

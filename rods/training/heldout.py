@@ -1,0 +1,50 @@
+"""Held-out evaluation during a run: sampled at temperature 1 beside greedy.
+
+Both are reported because reinforcement learning can raise the sampled reward by sharpening alone; only the
+greedy figure tells whether the policy can do more than before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from rods.config import Config
+from rods.curriculum.events import EvaluationDone, EvaluationMode
+from rods.rollout.chat import Chat
+from rods.rollout.engine import Engine
+from rods.rollout.episode import collect
+from rods.tasks.model import Task
+
+_TEMPERATURES = {EvaluationMode.SAMPLED: 1.0, EvaluationMode.GREEDY: 0.0}
+
+
+def evaluate(
+    config: Config, engine: Engine, chat: Chat, tasks: Sequence[Task], step: int, epoch: int
+) -> list[EvaluationDone]:
+    """Mean reward over `tasks`, one episode each, sampled and greedy, in all and by kind (task type without kinds).
+
+    The sampling seeds do not depend on the step, so two evaluations differ by their weights only.
+    """
+    return [_evaluate(config, engine, chat, tasks, step, epoch, mode) for mode in EvaluationMode]
+
+
+def _evaluate(
+    config: Config,
+    engine: Engine,
+    chat: Chat,
+    tasks: Sequence[Task],
+    step: int,
+    epoch: int,
+    mode: EvaluationMode,
+) -> EvaluationDone:
+    rollout = replace(config.rollout, temperature=_TEMPERATURES[mode], top_p=1.0)
+    groups = collect(engine, chat, tasks, 1, rollout, config.simulation, config.reward, config.seed)
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for task, group in zip(tasks, groups, strict=True):
+        by_kind[task.kind or task.type.value].append(group[0].reward)
+    mean = fmean(reward for rewards in by_kind.values() for reward in rewards)
+    kinds = {kind: fmean(rewards) for kind, rewards in sorted(by_kind.items())}
+    return EvaluationDone(step, epoch, "heldout", mode, mean, kinds, len(tasks))

@@ -1,0 +1,243 @@
+"""The training job's loop: epochs over the active pool, with the curriculum deciding between steps.
+
+Every decision is an event that is journaled before it takes effect. What the loop itself decides is only the
+order of things: inject, train, observe, emit seeds, retire, take variants in, checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Protocol
+
+from rods.config import Config
+from rods.curriculum import boundary, pool, retirement
+from rods.curriculum.events import (
+    EpochFinished,
+    EpochStarted,
+    EvaluationDone,
+    GroupObserved,
+    RunFinished,
+    RunStarted,
+)
+from rods.curriculum.summary import summary
+from rods.exchange.rundir import RunDir
+from rods.rollout.chat import Chat
+from rods.rollout.engine import Engine
+from rods.rollout.episode import Rollout
+from rods.simulation.session import Session
+from rods.tasks.model import Task
+from rods.tasks.taskset import TaskSet
+from rods.training import checkpoint
+from rods.training.handover import Handover
+from rods.training.heldout import evaluate
+from rods.training.learner import Learner
+from rods.training.ledger import Ledger
+from rods.training.step import Stepper, StepResult
+
+_PROBES = 4
+
+
+class Watcher(Protocol):
+    """Who follows the loop: heartbeats, metrics, tracking, and the wish to stop."""
+
+    def beat(self, phase: str, **info: Any) -> None:
+        """The loop is alive and does `phase`."""
+
+    def log(self, record: dict[str, Any]) -> None:
+        """A line for the metrics file and the tracking service."""
+
+    def keep(self, step: int, groups: Sequence[Sequence[Rollout]]) -> None:
+        """A step's rollouts, to be kept for reading."""
+
+    def stop_requested(self) -> bool:
+        """Whether to save and leave as soon as possible."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a loop is made of. `remaining` and `step` say where it stands (from a checkpoint, or a fresh start)."""
+
+    config: Config
+    run: RunDir
+    tasks: TaskSet
+    book: dict[str, Task]
+    ledger: Ledger
+    handover: Handover
+    learner: Learner
+    engine: Engine
+    chat: Chat
+    watcher: Watcher
+    step: int
+    remaining: tuple[str, ...]
+
+
+class Loop:
+    """One attempt of the training job."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._config = parts.config
+        self._ledger = parts.ledger
+        self._handover = parts.handover
+        self._watcher = parts.watcher
+        self._stepper = Stepper(parts.config, parts.learner, parts.engine, parts.chat)
+        self._step = parts.step
+        self._remaining = list(parts.remaining)
+
+    def run(self) -> bool:
+        """Train to the end, or until asked to stop.
+
+        Returns:
+            True when the run is finished, False when it was stopped with a checkpoint written.
+        """
+        self._start()
+        while self._ledger.state.in_epoch or self._ledger.state.epoch < self._config.training.epochs:
+            if not self._ledger.state.in_epoch:
+                self._begin_epoch()
+            while self._remaining:
+                if self._watcher.stop_requested():
+                    return self._pause()
+                self._train_step()
+            if not self._end_epoch():
+                return self._pause()
+        self._finish()
+        return True
+
+    def _start(self) -> None:
+        config, parts = self._config, self._parts
+        self._watcher.beat("starting", step=self._step)
+        sessions = [Session(task, config.simulation, config.reward) for task in parts.tasks.train[:_PROBES]]
+        probes = [parts.chat.opening(session)[: config.model.max_length] for session in sessions]
+        self._stepper.sync(self._step, probes)
+        state = self._ledger.state
+        self._ledger.record([RunStarted(self._step, state.epoch, parts.tasks.fingerprint, config.seed)])
+        self._handover.reopen()
+        if self._step == 0 and not state.in_epoch:
+            self._evaluate()
+
+    def _begin_epoch(self) -> None:
+        epoch = self._ledger.state.epoch + 1
+        self._ledger.record(pool.inject(self._ledger.state, self._step, epoch))
+        self._ledger.record([EpochStarted(self._step, epoch, len(pool.active(self._ledger.state)))])
+        self._remaining = list(pool.epoch_order(self._ledger.state, self._config.seed, epoch))
+
+    def _train_step(self) -> None:
+        started = time.perf_counter()
+        size = self._config.training.tasks_per_step
+        tasks = [self._parts.book[task_id] for task_id in self._remaining[:size]]
+        step, epoch = self._step + 1, self._ledger.state.epoch
+        self._watcher.beat("rollout", step=step, epoch=epoch)
+        result = self._stepper.run(tasks, step, self._on_rollout)
+        self._step, self._remaining = step, self._remaining[size:]
+        emitted, retired = self._decide(tasks, result)
+        if not self._config.buffer.barrier:
+            self._handover.receive()
+        self._watcher.keep(step, result.groups)
+        self._watcher.log(self._metrics(result, emitted, retired, time.perf_counter() - started))
+        every = self._config.training.checkpoint_every_steps
+        if every and step % every == 0 and self._remaining:
+            self._save()
+
+    def _decide(self, tasks: Sequence[Task], result: StepResult) -> tuple[int, int]:
+        """Journal what the step showed and what follows from it; returns how many seeds and retirements."""
+        step, epoch = self._step, self._ledger.state.epoch
+        observed = [
+            GroupObserved(step, epoch, task.id, tuple(float(rollout.reward) for rollout in group))
+            for task, group in zip(tasks, result.groups, strict=True)
+        ]
+        self._ledger.record(observed)
+        state = self._ledger.state
+        synthesise = self._config.synthesis.enabled and self._config.buffer.capacity > 0
+        seeds = boundary.select(state, observed, step, epoch) if synthesise else []
+        retired = retirement.after_step(state, observed, step, epoch)
+        self._handover.emit(seeds)
+        self._ledger.record(retired)
+        return len(seeds), len(retired)
+
+    def _end_epoch(self) -> bool:
+        """Close the epoch; False when asked to stop while waiting at the barrier."""
+        epoch = self._ledger.state.epoch
+        if self._config.buffer.barrier:
+            self._handover.wait(
+                self._config.buffer.barrier_timeout_s,
+                self._watcher.stop_requested,
+                lambda missing: self._watcher.beat("barrier", step=self._step, epoch=epoch, missing=missing),
+            )
+            if self._watcher.stop_requested():
+                return False
+        self._ledger.record(retirement.at_epoch_end(self._ledger.state, self._step, epoch))
+        self._handover.write_expanded(epoch)
+        every = self._config.training.evaluate_every_epochs
+        if every and epoch % every == 0 and epoch < self._config.training.epochs:
+            self._evaluate()
+        self._ledger.record([EpochFinished(self._step, epoch)])
+        self._save()
+        return True
+
+    def _finish(self) -> None:
+        self._evaluate()
+        self._ledger.record([RunFinished(self._step, self._ledger.state.epoch)])
+        self._parts.learner.export(self._parts.run.path / "policy")
+        self._save()
+
+    def _pause(self) -> bool:
+        self._save()
+        return False
+
+    def _evaluate(self) -> None:
+        parts, state = self._parts, self._ledger.state
+        if not parts.tasks.heldout:
+            return
+        self._watcher.beat("evaluation", step=self._step, epoch=state.epoch)
+        events: list[EvaluationDone] = evaluate(
+            self._config, parts.engine, parts.chat, parts.tasks.heldout, self._step, state.epoch
+        )
+        self._ledger.record(events)
+        for event in events:
+            self._watcher.log({**event.to_json(), "event": "evaluation"})
+
+    def _save(self) -> None:
+        self._watcher.beat("checkpoint", step=self._step, epoch=self._ledger.state.epoch)
+        extra = {"step": self._step, "remaining": self._remaining, "ledger": self._ledger.snapshot()}
+        root, keep = self._parts.run.checkpoints, self._config.training.keep_checkpoints
+        checkpoint.save(root, self._step, self._parts.learner, extra, keep)
+        self._ledger.write_tracker()
+
+    def _on_rollout(self, done: int, total: int) -> None:
+        epoch = self._ledger.state.epoch
+        self._watcher.beat("rollout", step=self._step + 1, epoch=epoch, done=done, total=total)
+
+    def _metrics(self, result: StepResult, emitted: int, retired: int, seconds: float) -> dict[str, Any]:
+        counts = summary(self._ledger.state)
+        return {
+            "step": self._step,
+            "epoch": self._ledger.state.epoch,
+            "time": time.time(),
+            "steps_total": self._steps_total(),
+            "epochs_total": self._config.training.epochs,
+            **result.metrics,
+            "zones": counts["zones"],
+            "unobserved": counts["unobserved"],
+            "pool_active": counts["active_seeds"] + counts["active_variants"],
+            "pool_seeds": counts["active_seeds"],
+            "pool_variants": counts["active_variants"],
+            "waiting": counts["waiting"],
+            "seeds_emitted": counts["seeds_emitted"],
+            "seeds_emitted_now": emitted,
+            "seeds_open": counts["seeds_open"],
+            "variants_accepted": self._handover.accepted,
+            "variants_dropped": self._handover.dropped,
+            "retired": sum(counts["retired"].values()),
+            "retired_now": retired,
+            "seconds": seconds,
+        }
+
+    def _steps_total(self) -> int:
+        """An estimate: later epochs as long as the pool is now."""
+        size = self._config.training.tasks_per_step
+        epochs_left = self._config.training.epochs - self._ledger.state.epoch
+        per_epoch = ceil(len(pool.active(self._ledger.state)) / size)
+        return self._step + ceil(len(self._remaining) / size) + epochs_left * per_epoch

@@ -1,0 +1,165 @@
+"""One training step: roll out, judge, update, hand the new weights to the engine, and check that they arrived.
+
+The engine samples with the weights of the step before; a rollout of any other version, or an engine whose
+log-probabilities leave the learner's, would train on the wrong distribution, so both end the run with an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from statistics import fmean
+
+import torch
+
+from rods.config import Config
+from rods.errors import RodsError
+from rods.rollout.chat import Chat
+from rods.rollout.engine import Engine
+from rods.rollout.episode import Rollout, collect
+from rods.tasks.model import Task
+from rods.training.advantage import group_advantages, zero_variance
+from rods.training.learner import Learner
+
+_PROBES = 4  # sequences compared after each weight sync
+_SEED_STRIDE = 2**32
+
+
+class PolicyMismatchError(RodsError):
+    """Engine and learner do not hold the same policy."""
+
+
+@dataclass
+class Stopwatch:
+    """Seconds spent per phase of a step."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time inside to `seconds[name]`."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step observed: one group of rollouts per task, and figures for the metrics file."""
+
+    groups: list[list[Rollout]]
+    metrics: dict[str, float]
+
+
+class Stepper:
+    """Runs training steps on one policy.
+
+    Args:
+        config: the run's configuration.
+        learner: holds the trained weights.
+        engine: samples; must hold the learner's weights.
+        chat: encodes conversations.
+    """
+
+    def __init__(self, config: Config, learner: Learner, engine: Engine, chat: Chat) -> None:
+        self._config = config
+        self._learner = learner
+        self._engine = engine
+        self._chat = chat
+
+    def run(self, tasks: Sequence[Task], step: int, on_progress: Callable[[int, int], None]) -> StepResult:
+        """Train on one group of rollouts per task.
+
+        Raises:
+            PolicyMismatchError: the engine's policy is not the learner's, before or after the update.
+        """
+        watch = Stopwatch()
+        with watch.phase("rollout"):
+            groups = self._collect(tasks, step, on_progress)
+        with watch.phase("update"):
+            update = self._update(groups)
+        with watch.phase("sync"):
+            probes = [rollout.token_ids for rollout in list(chain.from_iterable(groups))[:_PROBES]]
+            self.sync(step, probes)
+        seconds = {f"seconds_{name}": value for name, value in watch.seconds.items()}
+        return StepResult(groups, {**figures(groups), **update, **seconds})
+
+    def sync(self, version: int, probes: Sequence[Sequence[int]]) -> float:
+        """Copy the learner's weights into the engine and compare both on `probes`.
+
+        Args:
+            version: what the engine's rollouts will carry as `policy_version`.
+            probes: token sequences; the first `_PROBES` of a step's rollouts in training.
+
+        Returns:
+            mean |log-probability(engine) − log-probability(learner)| over the probes' tokens.
+
+        Raises:
+            PolicyMismatchError: it exceeds `training.parity_tolerance`.
+        """
+        self._engine.update_weights(self._learner.weights(), version)
+        engine = chain.from_iterable(self._engine.score(probes))
+        learner = chain.from_iterable(self._learner.score(probes))
+        gap = fmean(abs(a - b) for a, b in zip(engine, learner, strict=True))
+        tolerance = self._config.training.parity_tolerance
+        if not gap <= tolerance:
+            raise PolicyMismatchError(
+                f"after the weight sync of step {version} the {self._engine.name} engine's log-probabilities differ "
+                f"from the learner's by {gap:.2e} on average, training.parity_tolerance is {tolerance:.2e}. "
+                "A tensor did not arrive, or the two compute in different precision."
+            )
+        return gap
+
+    def _collect(
+        self, tasks: Sequence[Task], step: int, on_progress: Callable[[int, int], None]
+    ) -> list[list[Rollout]]:
+        config = self._config
+        if self._engine.version != step - 1:
+            raise PolicyMismatchError(
+                f"step {step} must roll out with the weights of step {step - 1}, "
+                f"the engine holds version {self._engine.version}"
+            )
+        return collect(
+            self._engine,
+            self._chat,
+            tasks,
+            config.training.group_size,
+            config.rollout,
+            config.simulation,
+            config.reward,
+            config.seed * _SEED_STRIDE + step,
+            on_progress,
+        )
+
+    def _update(self, groups: list[list[Rollout]]) -> dict[str, float]:
+        rewards = torch.tensor([[rollout.reward for rollout in group] for group in groups])
+        advantages = group_advantages(rewards, self._config.training.normalize_advantage).flatten().tolist()
+        pairs = zip(chain.from_iterable(groups), advantages, strict=True)
+        trained = [(rollout, advantage) for rollout, advantage in pairs if any(rollout.mask)]
+        if not trained:
+            return {}
+        return self._learner.update(
+            [rollout for rollout, _ in trained], [advantage for _, advantage in trained]
+        )
+
+
+def figures(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
+    """Rewards and lengths of a step's rollouts, for the metrics file."""
+    rewards = torch.tensor([[rollout.reward for rollout in group] for group in groups])
+    rollouts = list(chain.from_iterable(groups))
+    codes = Counter(code for rollout in rollouts for code in rollout.outcome.codes)
+    return {
+        "reward_mean": float(rewards.mean()),
+        "reward_std": float(rewards.std()),
+        "zero_variance": float(zero_variance(rewards).float().mean()),
+        "rollouts": len(rollouts),
+        "cut_short": sum(rollout.finish == "length" for rollout in rollouts),
+        "turns": fmean(len(rollout.outcome.verdicts) for rollout in rollouts),
+        "parse_errors": codes[-3],
+        "tool_errors": codes[-2],
+        "tool_calls": codes[-1] + codes[-2],
+    }
