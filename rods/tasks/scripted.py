@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 
-from rods.tasks.taskset import TaskSet
-
 from rods.config import TasksConfig
 from rods.errors import RodsError
-from rods.tasks.model import Task, TaskType, Turn, fingerprint
+from rods.tasks.model import Task, TaskType, Turn
 from rods.tasks.phrasebook import propose
 from rods.tasks.scripted_world import CLASS, FileWorld, is_error, random_workspace
+from rods.tasks.taskset import TaskSet, make
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "view": ("cat", "ls", "pwd", "tail"),
@@ -63,7 +62,7 @@ def load(config: TasksConfig) -> TaskSet:
     train = tuple(islice(_distinct(random.Random(f"scripted train {config.seed}"), ()), config.train_count))
     held_out = _distinct(random.Random(f"scripted held-out {config.seed}"), train)
     heldout = tuple(islice(held_out, config.heldout_count))
-    return TaskSet("scripted", train, heldout, fingerprint([*train, *heldout]))
+    return make("scripted", train, heldout)
 
 
 def generate(rng: random.Random, kind: str | None = None, turns: int | None = None) -> Task:
