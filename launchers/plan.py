@@ -1,0 +1,89 @@
+"""What a launch would do, before it does it: resources, their cost, and the exact commands.
+
+Planning is pure: it writes nothing, submits nothing and needs neither Slurm nor a GPU, so that it runs on any
+laptop before a cluster's hours are spent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from launchers import local, slurm
+from launchers.identity import config_hash, plain
+from launchers.resources import Resources, resources
+from rods.config import Config
+
+RANDOM_SUFFIX = "XXXXXX"  # stands for the six random characters that the run directory's name will have
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A launch on paper.
+
+    Attributes:
+        run_dir: where the run directory would be; its name ends in `RANDOM_SUFFIX`.
+        where: "local" or "slurm".
+        mode: what `launch.mode` asks for.
+        roles: each role with the resources of its allocation.
+        time_hours: the time limit of one attempt.
+        gpu_hours: time limit × GPUs, an upper bound for one attempt.
+        commands: the sbatch text, or the commands on this machine.
+        config: the resolved configuration as YAML.
+    """
+
+    experiment: str
+    config_hash: str
+    run_dir: Path
+    where: str
+    mode: str
+    roles: tuple[Resources, ...]
+    time_hours: float
+    gpu_hours: float
+    commands: str
+    config: str
+
+
+def build(config: Config) -> Plan:
+    """The plan of one run."""
+    digest = config_hash(config)
+    run_dir = Path(config.launch.runs_dir).absolute() / f"{config.experiment}-{digest[:8]}-{RANDOM_SUFFIX}"
+    roles = resources(config)
+    gpus = sum(role.gpus for role in roles)
+    describe = {"local": local.describe, "slurm": slurm.describe}[config.cluster.kind]
+    return Plan(
+        experiment=config.experiment,
+        config_hash=digest,
+        run_dir=run_dir,
+        where=config.cluster.kind,
+        mode=str(config.launch.mode),
+        roles=roles,
+        time_hours=config.cluster.time_hours,
+        gpu_hours=config.cluster.time_hours * gpus,
+        commands=describe(config, run_dir, 1),
+        config=yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
+    )
+
+
+def render(plan: Plan) -> str:
+    """The plan as text for a person."""
+    lines = [
+        f"experiment   {plan.experiment} (config {plan.config_hash[:8]})",
+        f"run dir      {plan.run_dir}",
+        f"where        {plan.where}",
+    ]
+    lines += [f"{role.role:<12} {role}" for role in plan.roles]
+    lines += [f"cost         {_cost(plan)}", ""]
+    title = "sbatch text" if plan.where == "slurm" else "commands on this machine"
+    return "\n".join(
+        [*lines, f"--- {title} ---", plan.commands, "--- resolved configuration ---", plan.config]
+    )
+
+
+def _cost(plan: Plan) -> str:
+    gpus = sum(role.gpus for role in plan.roles)
+    if not gpus:
+        return "no GPUs: 0 GPU-hours"
+    return f"at most {plan.gpu_hours:g} GPU-hours an attempt ({plan.time_hours:g} h × {gpus} GPUs)"

@@ -1,0 +1,136 @@
+"""Freeze what a run is made of, and check at each role's start that it is still that.
+
+A job may wait for days; an edit to a YAML or a source file meanwhile must not change it. The resolved
+configuration and the source code are copied into the run directory, their hashes go into its manifest, and a
+role runs from the copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+import yaml
+
+import rods
+from launchers.errors import SnapshotError
+from launchers.identity import config_hash, plain
+from rods.config import Config, from_mapping
+from rods.exchange.atomic import write_text
+from rods.exchange.rundir import RunDir
+
+PACKAGES = ("rods", "launchers", "analysis")
+BESIDE = ("conf", "launch.py", "setup.cfg", "pyproject.toml")  # absent where only the packages are installed
+ENVIRONMENT_FILE = "env.txt"
+_SHOWN = 3
+
+
+def freeze(run: RunDir, config: Config, overrides: Sequence[str], source: Path | None = None) -> None:
+    """Write config.yaml, code/, env.txt and their hashes into a new run directory.
+
+    Args:
+        overrides: what was typed after `launch.py`, for a person who wants to start the run again.
+        source: root of the source tree to copy; default: where this package lies.
+
+    Raises:
+        SnapshotError: `source` lacks a package.
+    """
+    _copy_code(source or Path(rods.__file__).parent.parent, run.code)
+    write_text(run.path / ENVIRONMENT_FILE, environment_lock())
+    run.update_manifest(overrides=list(overrides))
+    freeze_config(run, config)
+
+
+def freeze_config(run: RunDir, config: Config) -> None:
+    """Write config.yaml and renew the hashes; a resume does it too, for what may change between attempts."""
+    write_text(run.config_file, yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+    run.update_manifest(config_hash=config_hash(config), files=_hashes(run))
+
+
+def load_config(run: RunDir) -> Config:
+    """The frozen configuration, unchecked; see `verify`.
+
+    Raises:
+        SnapshotError: there is none.
+    """
+    try:
+        return from_mapping(yaml.safe_load(run.config_file.read_text()))
+    except FileNotFoundError as error:
+        raise SnapshotError(
+            f"{run.config_file}: expected the frozen configuration, found none; start a new run"
+        ) from error
+
+
+def verify(run: RunDir) -> Config:
+    """Compare every frozen file with its hash in the manifest; returns the frozen configuration.
+
+    Raises:
+        SnapshotError: a file was changed, removed or added since; names it.
+    """
+    frozen = run.read_manifest().get("files")
+    if not isinstance(frozen, dict):
+        raise SnapshotError(
+            f"{run.manifest}: expected the hashes of the frozen files, found none; start a new run"
+        )
+    found = _hashes(run)
+    wrong = [f"{name} was changed" for name in frozen if name in found and found[name] != frozen[name]]
+    wrong += [f"{name} is missing" for name in frozen if name not in found]
+    wrong += [f"{name} was added" for name in found if name not in frozen]
+    if wrong:
+        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise SnapshotError(
+            f"{run.path}: the frozen run is not what was submitted: {', '.join(wrong[:_SHOWN])}{more}. "
+            "Put the file back as it was, or start a new run"
+        )
+    return load_config(run)
+
+
+def check_origin(run: RunDir) -> None:
+    """Refuse to run any other code than the frozen one.
+
+    Raises:
+        SnapshotError: this process imported `rods` from elsewhere.
+    """
+    origin = Path(rods.__file__).resolve().parent.parent
+    if origin != run.code.resolve():
+        raise SnapshotError(
+            f"expected the code of {run.code}, found that of {origin}; start the role with "
+            f"PYTHONPATH={run.code} PYTHONSAFEPATH=1"
+        )
+
+
+def environment_lock() -> str:
+    """The installed distributions, one `name==version` a line, after the interpreter's version."""
+    pairs = {(dist.metadata["Name"], dist.version) for dist in metadata.distributions()}
+    lines = sorted(f"{name}=={version}" for name, version in pairs if name)
+    return "\n".join([f"# Python {sys.version.split()[0]}", *lines]) + "\n"
+
+
+def _copy_code(source: Path, target: Path) -> None:
+    ignore = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+    for name in PACKAGES:
+        if not (source / name).is_dir():
+            raise SnapshotError(
+                f"{source}: expected the package {name} to freeze, found none; reinstall the project"
+            )
+        shutil.copytree(source / name, target / name, ignore=ignore)
+    for name in BESIDE:
+        if (source / name).is_dir():
+            shutil.copytree(source / name, target / name, ignore=ignore)
+        elif (source / name).is_file():
+            shutil.copy2(source / name, target / name)
+
+
+def _hashes(run: RunDir) -> dict[str, str]:
+    """SHA-256 by path relative to the run directory. Byte code that Python wrote meanwhile is no source."""
+    files = [run.config_file, run.path / ENVIRONMENT_FILE]
+    files += [p for p in sorted(run.code.rglob("*")) if p.is_file() and "__pycache__" not in p.parts]
+    return {
+        str(path.relative_to(run.path)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+        if path.is_file()
+    }

@@ -1,0 +1,157 @@
+"""The `rods` command: look at runs from any shell.
+
+Every command reads the run directory alone. Heavy imports wait until a command needs them, so that
+`rods status` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rods.errors import RodsError
+
+LATEST = "latest"
+_POLL_S = 1.0
+
+app = typer.Typer(
+    name="rods", help="Look at RODS runs.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory, or 'latest' (newest under ./runs).")
+]
+
+
+class UsageError(RodsError):
+    """A command that names something that is not there."""
+
+
+def main() -> None:
+    """The console script; a `RodsError` is a message, not a traceback."""
+    try:
+        app()
+    except RodsError as error:
+        print(f"rods: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rods {metadata.version('rods-harness')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Look at RODS runs."""
+
+
+@app.command()
+def status(
+    run: RunArgument = LATEST,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the state as JSON.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep looking until the run ends.")] = False,
+) -> None:
+    """What a run is doing: epoch, step, reward, zones, pool, queues, roles."""
+    from rich.console import Console
+
+    from rods.exchange.rundir import RunDir
+    from rods.watch.progress import view
+    from rods.watch.render import panel
+    from rods.watch.state import read_state
+
+    directory, console = RunDir.open(find_run(run)), Console()
+    if as_json:
+        typer.echo(json.dumps(read_state(directory).to_json(), indent=1))
+    elif not watch:
+        console.print(panel(read_state(directory)))
+    else:
+        with view(directory, console) as shown:
+            while read_state(directory).status in ("waiting", "running"):
+                shown.tick()
+                time.sleep(_POLL_S)
+        typer.echo(read_state(directory).sentence)
+
+
+@app.command()
+def logs(
+    run: RunArgument,
+    role: Annotated[str, typer.Argument(help="train, synthesis or supervisor.")],
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing what is added.")] = False,
+) -> None:
+    """Print a role's output and error output, of the newest attempt."""
+    from rods.exchange.rundir import RunDir
+
+    directory = RunDir.open(find_run(run))
+    folder = directory.attempt_dir(directory.last_attempt())
+    paths = [path for path in (folder / f"{role}.out", folder / f"{role}.err") if path.exists()]
+    if not paths:
+        there = ", ".join(sorted({path.stem for path in folder.glob("*.out")})) or "none"
+        raise UsageError(f"no log of role {role!r} in {folder}; there are: {there}")
+    chunks = _tail(paths) if follow else (path.read_bytes() for path in paths)
+    try:
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+    except KeyboardInterrupt:
+        raise typer.Exit from None
+
+
+@app.command()
+def report(run: RunArgument = LATEST) -> None:
+    """Build the report of a run again and print where it is."""
+    from analysis.report import build
+
+    paths = build(find_run(run))
+    typer.echo(str(paths.html))
+    for plot in paths.plots:
+        typer.echo(str(plot))
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+)
+def warmstart(context: typer.Context) -> None:
+    """Make the shipped tiny policy again; `rods warmstart --help` lists the options."""
+    from rods.warmstart.command import warmstart as command
+
+    standalone = typer.Typer(name="rods warmstart", add_completion=False, pretty_exceptions_enable=False)
+    standalone.command()(command)
+    standalone(args=context.args, prog_name="rods warmstart")
+
+
+def find_run(run: str) -> Path:
+    """The path that RUN means.
+
+    Raises:
+        UsageError: "latest" where there is no run.
+    """
+    if run != LATEST:
+        return Path(run)
+    candidates = [path.parent for path in Path("runs").glob("*/manifest.json")]
+    if not candidates:
+        raise UsageError(
+            "RUN = latest: expected a run under ./runs, found none; give the path that launch.py printed"
+        )
+    return max(candidates, key=lambda path: path.stat().st_ctime)
+
+
+def _tail(paths: list[Path]) -> Iterator[bytes]:
+    """What is in the files and what is added to them, for ever."""
+    with_files = [path.open("rb") for path in paths]
+    while True:
+        chunks = [chunk for chunk in (file.read() for file in with_files) if chunk]
+        yield from chunks
+        if not chunks:
+            time.sleep(_POLL_S)

@@ -1,0 +1,63 @@
+"""One way to ask a run to stop: a file in its directory that both roles look for.
+
+It says who asked in which attempt, so that the next attempt does not obey it, and whether the run had come to
+its end, so that a finished run is not continued.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rods.exchange.atomic import CorruptFileError, read_json, write_json
+from rods.exchange.rundir import RunDir
+
+FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class StopRequest:
+    """Who asked for what.
+
+    Attributes:
+        attempt: the attempt that was asked to stop; None in a file that a person made.
+        reason: `FINISHED`, or a phrase for people.
+    """
+
+    attempt: int | None
+    reason: str
+
+
+def read(run: RunDir) -> StopRequest | None:
+    """The request that lies in the run directory."""
+    try:
+        body = read_json(run.stop_file)
+        return StopRequest(int(body["attempt"]), str(body["reason"]))
+    except FileNotFoundError:
+        return None
+    except (CorruptFileError, KeyError, TypeError, ValueError):
+        return StopRequest(None, f"{run.stop_file.name} was made by hand")
+
+
+def request(run: RunDir, attempt: int, reason: str) -> None:
+    """Ask both roles of `attempt` to stop cleanly. The first reason given stays."""
+    if not is_requested(run, attempt):
+        write_json(run.stop_file, {"attempt": attempt, "reason": reason})
+
+
+def is_requested(run: RunDir, attempt: int) -> bool:
+    """Whether `attempt` was asked to stop."""
+    found = read(run)
+    return found is not None and found.attempt in (attempt, None)
+
+
+def is_finished(run: RunDir) -> bool:
+    """Whether the trainer reached the end of the run."""
+    found = read(run)
+    return found is not None and found.reason == FINISHED
+
+
+def clear_stale(run: RunDir, attempt: int) -> None:
+    """Remove a request that was not made to `attempt`."""
+    found = read(run)
+    if found is not None and (found.attempt is None or found.attempt < attempt):
+        run.stop_file.unlink(missing_ok=True)

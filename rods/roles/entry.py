@@ -1,0 +1,87 @@
+"""Where a role's process begins, on this machine and under Slurm alike.
+
+It checks that the frozen code and configuration are what was submitted, turns signals into the one stop file
+that both roles look for, and hands over to the role. By hand: `python -m rods.roles.entry RUN ROLE ATTEMPT`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from setproctitle import setproctitle
+
+from launchers import snapshot
+from launchers.resources import TRAIN
+from rods.errors import RodsError
+from rods.exchange import stop
+from rods.exchange.heartbeat import Heartbeat
+from rods.exchange.rundir import RunDir
+from rods.registry import Registry
+
+ROLES = Registry("role", {"train": "rods.roles.train:main", "synthesis": "rods.roles.synthesize:main"})
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
+
+
+def run_role(run_dir: str, role: str, attempt: int) -> int:
+    """Run one role to its end; returns 0, or ends the process with the role's exit status.
+
+    A `RodsError` is printed without a traceback, since its message is complete, and ends the process with 1.
+    """
+    try:
+        status = _run(RunDir.open(Path(run_dir)), role, attempt)
+    except RodsError as error:
+        print(f"{role}: {error}", file=sys.stderr)
+        status = 1
+    if status:
+        # submitit would report a returned status as a success.
+        sys.exit(status)
+    return status
+
+
+def _run(run: RunDir, role: str, attempt: int) -> int:
+    setproctitle(f"rods {role} {run.name}")
+    main = ROLES.get(role)
+    snapshot.verify(run)
+    snapshot.check_origin(run)
+    stop.clear_stale(run, attempt)
+    _stop_on_signals(run, role, attempt)
+    heartbeat = Heartbeat(run.heartbeats, role)
+    heartbeat.beat("starting", attempt=attempt)
+    status = int(main(str(run.path), attempt))
+    if status == 0:
+        heartbeat.finish(attempt=attempt)
+    if status == 0 and role == TRAIN:
+        # Nobody supervises a Slurm job: this is what ends the synthesis there.
+        stop.request(run, attempt, stop.FINISHED)
+    return status
+
+
+def _stop_on_signals(run: RunDir, role: str, attempt: int) -> None:
+    """A role that handles signals itself replaces this; submitit's own handlers would ignore SIGTERM."""
+
+    def ask(number: int, _frame: object) -> None:
+        stop.request(run, attempt, f"{role} received {signal.Signals(number).name}")
+
+    for number in _SIGNALS:
+        signal.signal(number, ask)
+
+
+def run_slurm_role(run_dir: str) -> int:
+    """`run_role` with role and attempt from the batch file's environment.
+
+    A trainer that was asked to stop before the end of the run (Slurm's USR2 ahead of the time limit) has
+    saved its state by now: the job goes back into the queue.
+    """
+    role, attempt = os.environ["RODS_ROLE"], int(os.environ["RODS_ATTEMPT"])
+    status = run_role(run_dir, role, attempt)
+    if role == TRAIN and not stop.is_finished(RunDir(Path(run_dir))):
+        subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=60)
+    return status
+
+
+if __name__ == "__main__":
+    run_role(sys.argv[1], sys.argv[2], int(sys.argv[3]))

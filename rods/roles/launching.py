@@ -1,0 +1,138 @@
+"""From a checked plan to a running experiment: freeze it, start or submit its roles, follow it, report."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from launchers import local, resume, slurm, snapshot
+from launchers.plan import Plan
+from launchers.resources import resources
+from rods.config import Config, LaunchMode
+from rods.errors import RodsError
+from rods.exchange import stop
+from rods.exchange.rundir import RunDir
+from rods.roles import slurm_follower
+from rods.roles.entry import run_role, run_slurm_role
+from rods.roles.supervisor import Outcome, Patience, Supervisor
+from rods.watch.progress import view
+
+
+def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
+    """Start or continue a run as its configuration says; returns launch.py's exit status.
+
+    Raises:
+        RodsError: refused; nothing was started.
+    """
+    console = Console()
+    if config.cluster.kind == "slurm":
+        slurm.check_available()
+    run = _open_or_create(config, plan, overrides)
+    attempt = run.next_attempt()
+    stop.clear_stale(run, attempt)
+    console.print(f"run directory: {run.path}", soft_wrap=True, highlight=False)
+    if config.cluster.kind == "slurm":
+        return _launch_on_slurm(config, run, attempt, console)
+    if config.launch.mode is LaunchMode.submit:
+        return _detach(run, attempt, console)
+    return follow(run, attempt, console)
+
+
+def follow(run: RunDir, attempt: int, console: Console) -> int:
+    """Run both roles on this machine to their end, and report; returns the exit status."""
+    config = snapshot.verify(run)
+    with view(run, console) as shown:
+        outcome = Supervisor(
+            run,
+            attempt,
+            [
+                partial(local.start, config, run.path, part.role, attempt, run_role)
+                for part in resources(config)
+            ],
+            Patience(config.launch.heartbeat_timeout_s),
+            shown.tick,
+        ).follow()
+    conclude(run, outcome, console)
+    return outcome.exit_code
+
+
+def conclude(run: RunDir, outcome: Outcome, console: Console) -> None:
+    """Print how the run went and where its results are. A report that fails hides nothing of that."""
+    say: Callable[[str], None] = partial(console.print, soft_wrap=True, highlight=False, markup=False)
+    say(f"\n{outcome.sentence}")
+    say(f"run directory: {run.path}")
+    try:
+        # Imported here: matplotlib takes a second that neither planning nor supervising needs.
+        from analysis.report import build
+
+        paths = build(run.path)
+    except (RodsError, OSError, ImportError, ValueError, KeyError) as error:
+        say(
+            f"the report could not be built ({type(error).__name__}: {error}); "
+            f"try again: rods report {run.path}"
+        )
+    else:
+        say(f"report:        {paths.html}")
+        for plot in paths.plots:
+            say(f"plot:          {plot}")
+    if outcome.exit_code:
+        overrides = shlex.join(run.read_manifest().get("overrides", []))
+        say(f"to continue:   python launch.py {overrides} launch.resume={run.path}")
+
+
+def _open_or_create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
+    if config.launch.resume:
+        run = resume.open_for_resume(config.launch.resume, config)
+        snapshot.verify(run)
+        snapshot.freeze_config(run, config)
+        return run
+    run = RunDir.create(Path(config.launch.runs_dir), config.experiment, plan.config_hash)
+    snapshot.freeze(run, config, overrides)
+    return run
+
+
+def _detach(run: RunDir, attempt: int, console: Console) -> int:
+    """Start a supervisor that outlives this shell."""
+    log = run.attempt_dir(attempt) / "supervisor.out"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rods.roles.launching", str(run.path), str(attempt)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    console.print(
+        f"started in the background (process {process.pid}, log {log})\n"
+        f"follow it: rods status --watch {run.path}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    return 0
+
+
+def _launch_on_slurm(config: Config, run: RunDir, attempt: int, console: Console) -> int:
+    job = slurm.submit(config, run.path, attempt, run_slurm_role)
+    run.update_manifest(slurm_job=job.job_id)
+    console.print(
+        f"submitted job {job.job_id} ({job.paths.submission_file})\n"
+        f"follow it: rods status --watch {run.path}   stop it: scancel {job.job_id}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    if config.launch.mode is LaunchMode.submit:
+        return 0
+    with view(run, console) as shown:
+        outcome = slurm_follower.follow(run, job, shown.tick)
+    conclude(run, outcome, console)
+    return outcome.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(follow(RunDir.open(Path(sys.argv[1])), int(sys.argv[2]), Console()))
