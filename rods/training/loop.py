@@ -216,6 +216,7 @@ class Loop:
             "step": self._step,
             "epoch": self._ledger.state.epoch,
             "time": time.time(),
+            "engine": self._parts.engine.name,
             "steps_total": self._steps_total(),
             "epochs_total": self._config.training.epochs,
             **result.metrics,

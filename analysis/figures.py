@@ -1,0 +1,122 @@
+"""The report's figures, one function each: a table in, a matplotlib figure out.
+
+Colours are Okabe and Ito's, which colour-blind readers can tell apart; lines also differ in style or marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import fmean
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from analysis import tables
+from analysis.load import ZONES, RunData, by_step
+
+BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#7F7F7F"
+ZONE_COLOURS = {"hard": RED, "boundary": ORANGE, "mastered": GREEN}
+_SMOOTH = 4  # steps of the running mean: about one epoch of the tiny experiment
+
+
+def reward_by_step(data: RunData) -> Figure:
+    """Mean training reward of each step, a running mean, and the held-out evaluations."""
+    figure, axes = _axes("training step", "progress reward")
+    means = {step: fmean(group.mean for group in groups) for step, groups in by_step(data).items()}
+    steps = sorted(means)
+    axes.plot(
+        steps,
+        [means[step] for step in steps],
+        color=BLUE,
+        alpha=0.35,
+        linewidth=1,
+        label="training, each step",
+    )
+    axes.plot(
+        steps, _running([means[step] for step in steps]), color=BLUE, label=f"training, mean of {_SMOOTH}"
+    )
+    styles = {"sampled": (ORANGE, "o", "held-out, temperature 1"), "greedy": (GREEN, "s", "held-out, greedy")}
+    for mode, (colour, marker, label) in styles.items():
+        points = [point for point in tables.evaluations(data) if point.mode == mode]
+        if points:
+            axes.errorbar(
+                [point.step for point in points],
+                [point.mean for point in points],
+                yerr=[point.error for point in points],
+                color=colour,
+                marker=marker,
+                linestyle="--",
+                capsize=3,
+                label=label,
+            )
+    axes.set_ylim(0, 1)
+    axes.legend(loc="lower right")
+    return figure
+
+
+def zones_by_epoch(data: RunData) -> Figure:
+    """Share of the groups of each epoch that were hard, at the boundary, mastered."""
+    figure, axes = _axes("epoch", "share of task groups")
+    rows = tables.zones_by_epoch(data)
+    bottom = [0.0] * len(rows)
+    for name in ZONES:
+        shares = [row[name] / max(sum(row.values()), 1) for row in rows.values()]
+        axes.bar(list(rows), shares, bottom=bottom, color=ZONE_COLOURS[name], label=name, width=0.7)
+        bottom = [low + share for low, share in zip(bottom, shares, strict=True)]
+    axes.set_ylim(0, 1)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, frameon=False)
+    return figure
+
+
+def pool_by_origin(data: RunData) -> Figure:
+    """Live tasks at the start of each epoch, original seeds and variants."""
+    figure, axes = _axes("epoch", "live tasks")
+    rows = tables.pool_by_epoch(data)
+    epochs = [row.epoch for row in rows]
+    seeds = [row.seeds for row in rows]
+    axes.bar(epochs, seeds, color=BLUE, label="original seeds", width=0.7)
+    axes.bar(
+        epochs,
+        [row.variants for row in rows],
+        bottom=seeds,
+        color=ORANGE,
+        label="variants",
+        width=0.7,
+        hatch="//",
+    )
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=2, frameon=False)
+    return figure
+
+
+def variance_by_zone(data: RunData) -> Figure:
+    """Mean variance of the rewards within a group, by zone."""
+    figure, axes = _axes("zone", "reward variance within a group")
+    rows = [row for row in tables.variance_by_zone(data) if row.variance is not None]
+    names = [f"{row.zone}\n({row.groups} groups)" for row in rows]
+    heights = [row.variance or 0.0 for row in rows]
+    axes.bar(names, heights, color=[ZONE_COLOURS[row.zone] for row in rows], width=0.6)
+    return figure
+
+
+FIGURES: dict[str, tuple[str, Callable[[RunData], Figure]]] = {
+    "reward": ("Reward by step", reward_by_step),
+    "zones": ("Zones by epoch", zones_by_epoch),
+    "pool": ("Live pool by origin", pool_by_origin),
+    "variance": ("Reward variance by zone", variance_by_zone),
+}
+
+
+def _axes(x: str, y: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained", dpi=130)
+    axes = figure.add_subplot()
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure, axes
+
+
+def _running(values: list[float]) -> list[float]:
+    return [fmean(values[max(0, end - _SMOOTH) : end]) for end in range(1, len(values) + 1)]
