@@ -80,8 +80,8 @@ def end_token(tokenizer: PreTrainedTokenizerBase) -> int:
         ids = tokenizer.encode(token, add_special_tokens=False)
         if len(ids) != 1:
             raise ChatError(
-                f"tokenizer {tokenizer.name_or_path!r}: expected {token} to be one token, found {len(ids)}; use "
-                "a model with a ChatML chat format (Qwen3, for example)"
+                f"tokenizer {tokenizer.name_or_path!r}: expected {token} to be one token, found {len(ids)}; "
+                "use a model with a ChatML chat format (Qwen3, for example)"
             )
     return int(ids[0])
 
