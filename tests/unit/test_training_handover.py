@@ -1,0 +1,187 @@
+"""The trainer's side of the queues: what goes out, what comes in, and what a restart must not lose or double."""
+
+from dataclasses import replace
+
+import pytest
+
+from rods.config import BoundaryConfig, BufferConfig, Config
+from rods.curriculum import boundary
+from rods.curriculum.events import EpochStarted, GroupObserved, RunStarted, SeedOutcome
+from rods.exchange.lineage import digest, history
+from rods.exchange.rundir import RunDir
+from rods.tasks.model import Call, Origin, Task, TaskType, Turn
+from rods.tasks.taskset import make
+from rods.training.handover import Handover
+from rods.training.ledger import Ledger, LedgerError
+
+CONFIG = Config(
+    boundary=BoundaryConfig(max_seeds=4, quotas={"base": 4}),
+    buffer=BufferConfig(capacity=8, injection_fraction=1.0, barrier=True),
+)
+
+
+def seed_task(name):
+    turn = Turn(f"List {name}.", (Call("ls", {}),))
+    state = {"GorillaFileSystem": {"root": {name: {"type": "directory", "contents": {}}}}}
+    return Task(name, TaskType.BASE, ("GorillaFileSystem",), state, (turn,))
+
+
+def variant_of(task, suffix):
+    turn = Turn(f"What is in here, {suffix}?", task.turns[0].calls)
+    return replace(task, id=f"{task.id}~{suffix}", seed_id=task.id, origin=Origin.VARIANT, turns=(turn,))
+
+
+TASKS = make("two", [seed_task("a"), seed_task("b")], [])
+
+
+class Side:
+    """A trainer's handover at step 1 of epoch 1, both tasks observed at the boundary and emitted."""
+
+    def __init__(self, run, ledger):
+        self.run, self.ledger = run, ledger
+        self.book = {task.id: task for task in TASKS.train}
+        self.handover = Handover(run, ledger, self.book)
+
+    def emit_both(self):
+        observed = [GroupObserved(1, 1, task.id, (0.0, 1.0)) for task in TASKS.train]
+        self.ledger.record([RunStarted(0, 0, TASKS.fingerprint, 0), EpochStarted(0, 1, 2), *observed])
+        self.handover.emit(boundary.select(self.ledger.state, observed, 1, 1))
+        return self.handover.open_keys()
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDir.create(tmp_path, "handover", "0" * 64)
+
+
+@pytest.fixture
+def side(run):
+    return Side(run, Ledger.begin(run, 1, CONFIG, TASKS))
+
+
+def answer(run, key, tasks, outcome="published", reason=""):
+    message = {
+        "key": key,
+        "seed_key": key,
+        "tasks": [task if isinstance(task, dict) else task.to_json() for task in tasks],
+        "outcome": outcome,
+        "reason": reason,
+        "attempts": 1,
+        "errors": {},
+    }
+    assert run.queue("variants").put(key, message)
+
+
+def test_emitted_seeds_can_be_claimed_with_their_task_and_priority(side):
+    keys = side.emit_both()
+    claim = side.run.queue("seeds").claim("worker")
+    assert claim.key in keys
+    assert Task.from_json(claim.message["task"]).id in {"a", "b"}
+    assert claim.message["phi"] == 1.0
+
+
+def test_answers_become_waiting_variants_and_close_their_seeds(side):
+    keys = side.emit_both()
+    answer(side.run, keys[1], [variant_of(TASKS.train[1], "v")])
+    answer(side.run, keys[0], [], "dropped", "nothing executed")
+    side.handover.receive()
+    assert side.handover.open_keys() == []
+    outcomes = {key: request.outcome for key, request in side.ledger.state.requests.items()}
+    assert outcomes == {keys[0]: SeedOutcome.DROPPED, keys[1]: SeedOutcome.PUBLISHED}
+    assert side.ledger.state.tasks["b~v"].status.value == "waiting"
+    assert side.book["b~v"].origin is Origin.VARIANT
+    assert (side.handover.accepted, side.handover.dropped) == (1, 1)
+
+
+def test_the_order_of_arrival_leaves_no_trace_at_the_barrier(tmp_path):
+    digests = []
+    for order in ((0, 1), (1, 0)):
+        run = RunDir.create(tmp_path, "order", "0" * 64)
+        side = Side(run, Ledger.begin(run, 1, CONFIG, TASKS))
+        keys = side.emit_both()
+        for index in order:
+            answer(run, keys[index], [variant_of(TASKS.train[index], "v")])
+        side.handover.wait(5.0, lambda: False, lambda missing: None)
+        digests.append(digest(history(run.journal_dir, "train")))
+    assert digests[0] == digests[1]
+
+
+def test_a_malformed_answer_is_set_aside_and_its_seed_dropped_with_the_reason(side):
+    keys = side.emit_both()
+    answer(side.run, keys[0], [{"id": "not a task"}])
+    side.handover.receive()
+    assert side.run.queue("variants").keys("quarantine") == [keys[0]]
+    assert side.ledger.state.requests[keys[0]].outcome is SeedOutcome.DROPPED
+    closed = [e for e in history(side.run.journal_dir, "train") if e["name"] == "seed_closed"]
+    assert "missing keys" in closed[0]["reason"]
+    assert side.handover.open_keys() == [keys[1]]
+
+
+def test_seeds_unanswered_at_the_barrier_expire_and_may_be_answered_later(side):
+    keys = side.emit_both()
+    waits = []
+    side.handover.wait(0.2, lambda: False, waits.append)
+    assert waits
+    assert side.ledger.state.requests[keys[0]].outcome is SeedOutcome.EXPIRED
+    answer(side.run, keys[0], [variant_of(TASKS.train[0], "late")])
+    side.handover.receive()
+    assert side.ledger.state.requests[keys[0]].outcome is SeedOutcome.PUBLISHED
+    assert "a~late" in side.ledger.state.tasks
+
+
+def test_an_interrupted_barrier_closes_nothing(side):
+    keys = side.emit_both()
+    side.handover.wait(60.0, lambda: True, lambda missing: None)
+    assert side.handover.open_keys() == keys
+
+
+def test_expanded_holds_the_variants_of_the_epoch(side):
+    keys = side.emit_both()
+    answer(side.run, keys[0], [variant_of(TASKS.train[0], "v")])
+    side.handover.receive()
+    side.handover.write_expanded(1)
+    lines = side.run.expanded_file(1).read_text().splitlines()
+    assert len(lines) == 1
+    assert '"id": "a~v"' in lines[0]
+
+
+def test_resume_replays_to_the_snapshot_and_takes_consumed_answers_back(side, run):
+    snapshot_before = side.ledger.snapshot()
+    keys = side.emit_both()
+    answer(run, keys[0], [variant_of(TASKS.train[0], "v")])
+    side.handover.receive()
+    snapshot = side.ledger.snapshot()
+
+    # A later attempt continues from the later checkpoint: nothing is asked or admitted twice.
+    resumed = Side(run, Ledger.resume(run, 2, CONFIG, TASKS, snapshot))
+    resumed.handover.reopen()
+    resumed.handover.receive()
+    assert resumed.ledger.state.digest() == snapshot["digest"]
+    assert "a~v" in resumed.book
+    assert run.queue("seeds").counts()["ready"] == 2
+
+    # Another continues from the earlier checkpoint: the same step is done again, and the answers that the
+    # first attempt consumed serve the second.
+    again = Side(run, Ledger.resume(run, 3, CONFIG, TASKS, snapshot_before))
+    assert again.emit_both() == keys
+    again.handover.receive()
+    assert again.ledger.state.digest() == snapshot["digest"]
+    assert run.queue("seeds").counts()["ready"] == 2
+
+
+def test_a_seed_recorded_but_not_queued_is_queued_on_reopen(side, run):
+    observed = [GroupObserved(1, 1, task.id, (0.0, 1.0)) for task in TASKS.train]
+    side.ledger.record([RunStarted(0, 0, TASKS.fingerprint, 0), EpochStarted(0, 1, 2), *observed])
+    side.ledger.record(boundary.select(side.ledger.state, observed, 1, 1))
+    assert run.queue("seeds").counts()["ready"] == 0
+    side.handover.reopen()
+    assert run.queue("seeds").counts()["ready"] == 2
+
+
+def test_a_snapshot_that_the_journal_does_not_lead_to_is_refused(side, run):
+    side.emit_both()
+    snapshot = side.ledger.snapshot()
+    with pytest.raises(LedgerError, match="replaying"):
+        Ledger.resume(run, 2, CONFIG, TASKS, {**snapshot, "digest": "0" * 64})
+    with pytest.raises(LedgerError, match="records"):
+        Ledger.resume(run, 2, CONFIG, TASKS, {**snapshot, "records": snapshot["records"] + 1})
