@@ -25,6 +25,7 @@ _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _THOUGHT = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 _SPACE = re.compile(r"\s*")
 MAX_MESSAGE_CHARS = 200_000
+MAX_CALLS = 64  # in one message; the longest turn of BFCL has 34
 MAX_STRING_CHARS = 100_000
 MAX_INTEGER_BITS = 2_048  # twice the range of a double
 MAX_DEPTH = 16
@@ -70,6 +71,9 @@ def parse_message(text: str) -> ParsedMessage:
     calls: list[Call | ParseFailure] = []
     start = spoken.find(_OPEN)
     while start >= 0:
+        if len(calls) == MAX_CALLS:
+            calls.append(ParseFailure(f"a message holds at most {MAX_CALLS} calls; the others were not run"))
+            break
         call, end = _read_call(spoken, start + len(_OPEN))
         calls.append(call)
         start = spoken.find(_OPEN, end)
@@ -180,11 +184,11 @@ class _JsonProblem(ValueError):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _JsonProblem(f"the key {_short(twice)} occurs twice in one object")
+    data: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in data:
+            raise _JsonProblem(f"the key {_short(name)} occurs twice in one object")
+        data[name] = value
     return data
 
 

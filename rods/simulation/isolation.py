@@ -50,7 +50,7 @@ def new_instance(class_name: str, scenario: Any, long_context: bool) -> Any:
         )
     try:
         instance._load_scenario(copy_json(scenario), long_context=long_context)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ScenarioError(f"scenario of {class_name}: the simulator refused it: {error!r}") from error
     if long_context and class_name == "TravelAPI":
         _detach_rows(instance.credit_card_list)
