@@ -301,7 +301,8 @@ def _read_regular(path: Path) -> bytes:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise refusal from error
         raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise refusal
     with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise refusal
         return stream.read()
