@@ -16,8 +16,9 @@ after the first epoch's start, and RunStarted may come again when a later proces
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import singledispatch
+from typing import Any
 
 from rods.config import BoundaryConfig, BufferConfig
 from rods.curriculum.errors import CurriculumError, ImpossibleEventError
@@ -116,16 +117,17 @@ def _seed_record(task: Task) -> TaskRecord:
 
 
 class _Draft:
-    """A state under construction: private copies that the fold may change in place."""
+    """A state under construction. Mappings are shared with the state until `own` copies the one to be changed."""
 
     def __init__(self, state: CurriculumState) -> None:
+        self._shared = {"tasks", "contents", "requests", "last_emitted", "refused"}
         self.boundary = state.boundary
         self.buffer = state.buffer
-        self.tasks = dict(state.tasks)
-        self.contents = dict(state.contents)
-        self.requests = dict(state.requests)
-        self.last_emitted = dict(state.last_emitted)
-        self.refused = dict(state.refused)
+        self.tasks = state.tasks
+        self.contents = state.contents
+        self.requests = state.requests
+        self.last_emitted = state.last_emitted
+        self.refused = state.refused
         self.step = state.step
         self.epoch = state.epoch
         self.in_epoch = state.in_epoch
@@ -133,8 +135,16 @@ class _Draft:
         self.fingerprint = state.fingerprint
         self.seed = state.seed
 
+    def own(self, mapping: str) -> dict[str, Any]:
+        """The attribute `mapping` as this draft's own dictionary, to be changed in place."""
+        if mapping in self._shared:
+            self._shared.remove(mapping)
+            setattr(self, mapping, dict(getattr(self, mapping)))
+        owned: dict[str, Any] = getattr(self, mapping)
+        return owned
+
     def freeze(self) -> CurriculumState:
-        return CurriculumState(**vars(self))
+        return CurriculumState(**{item.name: getattr(self, item.name) for item in fields(CurriculumState)})
 
     def record(self, event: Event, task_id: str, status: TaskStatus) -> TaskRecord:
         record = self.tasks.get(task_id)
@@ -193,7 +203,7 @@ def _group_observed(event: GroupObserved, draft: _Draft) -> None:
         statistics = record.statistics.observe(event.rewards, event.step, event.epoch)
     except RewardError as error:
         raise ImpossibleEventError(f"event {event.name} of task {event.task_id!r}: {error}") from error
-    draft.tasks[event.task_id] = replace(record, statistics=statistics)
+    draft.own("tasks")[event.task_id] = replace(record, statistics=statistics)
 
 
 @_advance.register
@@ -214,8 +224,8 @@ def _seed_emitted(event: SeedEmitted, draft: _Draft) -> None:
         "a seed outside its exclusion window",
         f"emitted at {last}",
     )
-    draft.last_emitted[event.seed_id] = event.step
-    draft.requests[event.key] = SeedRequest(
+    draft.own("last_emitted")[event.seed_id] = event.step
+    draft.own("requests")[event.key] = SeedRequest(
         event.key, event.task_id, event.seed_id, event.step, event.epoch, event.phi, None
     )
 
@@ -228,7 +238,7 @@ def _seed_closed(event: SeedClosed, draft: _Draft) -> None:
     before = request.outcome
     late = before is SeedOutcome.EXPIRED and event.outcome is not SeedOutcome.EXPIRED
     _require(before is None or late, event, f"seed request {event.key!r} open or expired", before)
-    draft.requests[event.key] = replace(request, outcome=event.outcome)
+    draft.own("requests")[event.key] = replace(request, outcome=event.outcome)
 
 
 @_advance.register
@@ -250,8 +260,8 @@ def _variant_arrived(event: VariantArrived, draft: _Draft) -> None:
     _require(
         event.content_id not in draft.contents, event, "new content", draft.contents.get(event.content_id)
     )
-    draft.contents[event.content_id] = event.task_id
-    draft.tasks[event.task_id] = TaskRecord(
+    draft.own("contents")[event.content_id] = event.task_id
+    draft.own("tasks")[event.task_id] = TaskRecord(
         id=event.task_id,
         seed_id=event.seed_id,
         type=event.type,
@@ -269,13 +279,13 @@ def _variant_arrived(event: VariantArrived, draft: _Draft) -> None:
 
 @_advance.register
 def _variant_refused(event: VariantRefused, draft: _Draft) -> None:
-    draft.refused[event.reason] = draft.refused.get(event.reason, 0) + 1
+    draft.own("refused")[event.reason] = draft.refused.get(event.reason, 0) + 1
 
 
 @_advance.register
 def _variant_injected(event: VariantInjected, draft: _Draft) -> None:
     record = draft.record(event, event.task_id, TaskStatus.WAITING)
-    draft.tasks[event.task_id] = replace(record, status=TaskStatus.ACTIVE, injected_epoch=event.epoch)
+    draft.own("tasks")[event.task_id] = replace(record, status=TaskStatus.ACTIVE, injected_epoch=event.epoch)
 
 
 @_advance.register
@@ -284,7 +294,7 @@ def _task_retired(event: TaskRetired, draft: _Draft) -> None:
     _require(record.origin is Origin.VARIANT, event, "a variant: originals are never retired", event.task_id)
     mean = record.statistics.mean
     _require(event.mean == mean, event, f"the task's latest mean {mean}", event.mean)
-    draft.tasks[event.task_id] = replace(record, status=TaskStatus.RETIRED, reason=event.reason)
+    draft.own("tasks")[event.task_id] = replace(record, status=TaskStatus.RETIRED, reason=event.reason)
 
 
 @_advance.register
