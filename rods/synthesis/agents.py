@@ -144,11 +144,11 @@ class Backend(Protocol):
     """Whatever answers for the agents.
 
     Attributes:
-        name: for provenance.
+        provenance: what is written into each variant about its maker: backend, model, prompts.
         llm_calls: requests made to a language model so far; 0 for ever where there is none.
     """
 
-    name: str
+    provenance: Mapping[str, Any]
     llm_calls: int
 
     async def ask(

@@ -173,7 +173,7 @@ def variant_id(seed: Task, key: str, salt: str) -> str:
 
 def _with_provenance(task: Task, context: Context, memory: _Memory, key: str, apart: float) -> Task:
     provenance = {
-        "backend": context.backend.name,
+        **context.backend.provenance,
         "parent": context.seed.task.id,
         "key": key,
         "attempts": context.attempt,

@@ -23,8 +23,8 @@ Rule = Callable[[Mapping[str, Any], random.Random], Any]
 class ScriptedBackend:
     """Answers by rule; never asks a language model."""
 
-    name = "scripted"
     llm_calls = 0
+    provenance: Mapping[str, Any] = {"backend": "scripted"}
 
     async def ask(
         self, agent: str, inputs: Mapping[str, Any], output: type[AnswerT], rng_seed: int

@@ -1,0 +1,86 @@
+"""What the synthesis job writes down: its journal, its cumulative counters, and one line per event for
+people.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from rods.exchange.journal import JournalWriter
+from rods.exchange.metrics import MetricsWriter, read_metrics
+from rods.exchange.rundir import RunDir
+from rods.synthesis.pipeline import Outcome
+
+ROLE = "synthesis"
+_COUNTERS = ("claimed", "accepted", "dropped", "quarantined", "attempts", "llm_calls")
+
+
+class Records:
+    """The files of one attempt. The counters go on from the attempts before.
+
+    Args:
+        run: the run directory.
+        attempt: number of this (re)start.
+    """
+
+    def __init__(self, run: RunDir, attempt: int) -> None:
+        path = run.metrics / f"{ROLE}.jsonl"
+        before: Mapping[str, Any] = next(reversed(read_metrics(path)), {})
+        self.counters: Counter[str] = Counter({name: before.get(name, 0) for name in _COUNTERS})
+        self.errors: Counter[str] = Counter(before.get("errors", {}))
+        self._started = time.monotonic() - float(before.get("seconds", 0))
+        self._calls_before = self.counters["llm_calls"]
+        self._metrics = MetricsWriter(path)
+        self._journal = JournalWriter(run.journal_file(ROLE, attempt))
+
+    def claimed(self, key: str, delivery: int) -> None:
+        """A seed was claimed, for the `delivery`th time."""
+        self.counters["claimed"] += 1
+        self._journal.append({"name": "seed_claimed", "key": key, "delivery": delivery})
+
+    def finished(self, key: str, outcome: Outcome, llm_calls: int) -> None:
+        """The pipeline came to an end with a seed.
+
+        Args:
+            key: the seed's.
+            outcome: what became of it.
+            llm_calls: of this process so far.
+        """
+        for index, failure in enumerate(outcome.failures):
+            self._journal.append({"name": "attempt_failed", "key": key, "index": index, **failure.to_json()})
+        for task in outcome.tasks:
+            content = {"task_id": task.id, "content_id": task.content_id(), "seed_id": task.seed_id}
+            self._journal.append({"name": "variant_published", "key": key, **content})
+        if not outcome.tasks:
+            self._journal.append({"name": "seed_dropped", "key": key, "reason": outcome.reason})
+        self.counters["accepted"] += len(outcome.tasks)
+        self.counters["dropped"] += not outcome.tasks
+        self.counters["attempts"] += outcome.attempts
+        self.errors.update(outcome.errors)
+        self._write(llm_calls)
+
+    def quarantined(self, key: str, reason: str, llm_calls: int) -> None:
+        """A seed that cannot be worked on was set aside; it counts as dropped too."""
+        self._journal.append({"name": "seed_quarantined", "key": key, "reason": reason})
+        self.counters["quarantined"] += 1
+        self.counters["dropped"] += 1
+        self._write(llm_calls)
+
+    def handed_back(self, key: str) -> None:
+        """A claim went back to the queue, because the role stops."""
+        self._journal.append({"name": "seed_handed_back", "key": key})
+
+    def close(self) -> None:
+        """Make everything durable."""
+        self._metrics.close()
+        self._journal.close()
+
+    def _write(self, llm_calls: int) -> None:
+        self.counters["llm_calls"] = self._calls_before + llm_calls
+        counts = {name: self.counters[name] for name in _COUNTERS}
+        seconds = round(time.monotonic() - self._started, 3)
+        line = {"time": time.time(), **counts, "seconds": seconds, "errors": dict(self.errors)}
+        self._metrics.write(line)
