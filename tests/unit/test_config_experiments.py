@@ -1,0 +1,70 @@
+"""Every experiment composes and passes the rules; what Hydra composes is what the schema knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from rods.config import Config, ConfigError, from_mapping, validate
+
+CONF = Path(__file__).parents[2] / "conf"
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+GROUPS = sorted(
+    (group.name, choice.stem)
+    for group in CONF.iterdir()
+    if group.is_dir() and group.name != "experiment"
+    for choice in group.glob("*.yaml")
+)
+
+
+def composed(*overrides: str) -> DictConfig:
+    """What Hydra makes of some overrides."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return compose(config_name="config", overrides=list(overrides))
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_composes_and_can_run(name: str) -> None:
+    config = from_mapping(composed(f"+experiment={name}"))
+    validate(config)
+    assert config.experiment == name
+
+
+def test_the_experiments_that_the_readme_names_are_there() -> None:
+    assert {"rods_tiny", "rods_qwen4b"} <= set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize(("group", "choice"), GROUPS)
+def test_each_choice_of_a_group_fits_the_schema(group: str, choice: str) -> None:
+    config = from_mapping(composed(f"{group}={choice}"))
+    assert isinstance(config, Config)
+
+
+def test_a_composed_configuration_survives_the_way_through_plain_data() -> None:
+    config = from_mapping(composed("+experiment=rods_qwen4b"))
+    assert from_mapping(config.to_dict()) == config
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["+training.learning_rat=0.1"], "learning_rat"),
+        (["+unheard_of.section=1"], "unheard_of"),
+        (["training.epochs=many"], "training.epochs"),
+        (["launch.mode=maybe"], "launch.mode"),
+    ],
+)
+def test_an_unknown_key_or_a_wrong_type_is_named(overrides: list[str], key: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        from_mapping(composed(*overrides))
+
+
+def test_the_paper_experiment_holds_the_papers_values() -> None:
+    config = from_mapping(composed("+experiment=rods_qwen4b"))
+    assert (config.boundary.alpha_low, config.boundary.alpha_high) == (0.20, 0.85)
+    assert (config.buffer.capacity, config.buffer.injection_fraction) == (400, 0.20)
+    assert config.training.group_size == 16
+    assert config.synthesis.workers == 64

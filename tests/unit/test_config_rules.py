@@ -1,0 +1,196 @@
+"""Every contradiction is refused before anything starts, by key, value and fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rods import config_rules
+from rods.config import BufferConfig, Config, ConfigError, from_mapping, validate
+
+GOOD: dict[str, Any] = {
+    "tasks": {"train_count": 48, "heldout_count": 48},
+    "rollout": {"engine": "hf"},
+    "boundary": {"quotas": {"base": 4}},
+}
+# (dotted key: value, …) to change in GOOD, and the key that the refusal names first.
+CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"tasks.source": "mmlu"}, "tasks.source"),
+    ({"tasks.train_count": 0}, "tasks.train_count"),
+    ({"tasks.train_count": None}, "tasks.train_count"),
+    ({"tasks.heldout_count": -1}, "tasks.heldout_count"),
+    ({"tasks.source": "bfcl", "tasks.train_count": 401}, "tasks.train_count"),
+    ({"tasks.source": "bfcl", "tasks.heldout_count": 401}, "tasks.heldout_count"),
+    ({"model.dtype": "float16"}, "model.dtype"),
+    ({"model.max_length": 8}, "model.max_length"),
+    ({"rollout.max_message_tokens": 1024}, "rollout.max_message_tokens"),
+    ({"rollout.max_message_tokens": 0}, "rollout.max_message_tokens"),
+    ({"training.algorithm": "ppo"}, "training.algorithm"),
+    ({"training.loss_aggregation": "sum"}, "training.loss_aggregation"),
+    ({"training.group_size": 1}, "training.group_size"),
+    ({"training.epochs": 0}, "training.epochs"),
+    ({"training.tasks_per_step": 0}, "training.tasks_per_step"),
+    ({"training.mini_batches": 0}, "training.mini_batches"),
+    ({"training.mini_batches": 5}, "training.mini_batches"),
+    ({"training.micro_batch_tokens": 512}, "training.micro_batch_tokens"),
+    ({"training.keep_checkpoints": 0}, "training.keep_checkpoints"),
+    ({"training.learning_rate": 0.0}, "training.learning_rate"),
+    ({"training.clip_low": 0.0}, "training.clip_low"),
+    ({"training.clip_low": 1.0}, "training.clip_low"),
+    ({"training.clip_high": 0.0}, "training.clip_high"),
+    ({"training.gradient_clip": -1.0}, "training.gradient_clip"),
+    ({"training.parity_tolerance": 0.0}, "training.parity_tolerance"),
+    ({"training.kl_coefficient": -0.1}, "training.kl_coefficient"),
+    ({"training.entropy_coefficient": -0.1}, "training.entropy_coefficient"),
+    ({"training.weight_decay": -0.1}, "training.weight_decay"),
+    ({"training.checkpoint_every_steps": -1}, "training.checkpoint_every_steps"),
+    ({"training.dual_clip": 1.0}, "training.dual_clip"),
+    ({"training.warmup_fraction": 1.0}, "training.warmup_fraction"),
+    ({"training.importance_cap": 0.5}, "training.importance_cap"),
+    ({"training.zero_stage": 4}, "training.zero_stage"),
+    ({"rollout.engine": "sglang"}, "rollout.engine"),
+    ({"rollout.temperature": 0.0}, "rollout.temperature"),
+    ({"rollout.top_p": 0.0}, "rollout.top_p"),
+    ({"rollout.top_p": 1.5}, "rollout.top_p"),
+    ({"rollout.gpu_memory_fraction": 0.0}, "rollout.gpu_memory_fraction"),
+    ({"rollout.max_concurrent": 0}, "rollout.max_concurrent"),
+    ({"rollout.cpu_cache_gib": 0}, "rollout.cpu_cache_gib"),
+    ({"synthesis.backend": "oracle"}, "synthesis.backend"),
+    ({"synthesis.workers": 0}, "synthesis.workers"),
+    ({"synthesis.max_attempts": 0}, "synthesis.max_attempts"),
+    ({"synthesis.variants_per_seed": 0}, "synthesis.variants_per_seed"),
+    ({"synthesis.max_string": 0}, "synthesis.max_string"),
+    ({"synthesis.max_list": 0}, "synthesis.max_list"),
+    ({"synthesis.top_p": 0.0}, "synthesis.top_p"),
+    ({"synthesis.max_profile_distance": 1.5}, "synthesis.max_profile_distance"),
+    ({"synthesis.backend": "openai", "synthesis.model": ""}, "synthesis.model"),
+    ({"boundary.alpha_low": 0.85}, "boundary.alpha_low"),
+    ({"boundary.alpha_low": 0.9}, "boundary.alpha_low"),
+    ({"boundary.alpha_low": -0.1}, "boundary.alpha_low"),
+    ({"boundary.alpha_high": 1.1}, "boundary.alpha_high"),
+    ({"boundary.max_seeds": -1, "boundary.quotas": {"base": 0}}, "boundary.max_seeds"),
+    ({"boundary.exclusion_steps": -1}, "boundary.exclusion_steps"),
+    ({"boundary.quotas": {"bass": 4}}, "boundary.quotas"),
+    ({"boundary.quotas": {"base": -1}}, "boundary.quotas.base"),
+    ({"boundary.quotas": {"base": 10, "miss_func": 7}}, "boundary.quotas"),
+    ({"boundary.quotas": {}}, "boundary.quotas"),
+    ({"buffer.capacity": -1}, "buffer.capacity"),
+    ({"buffer.injection_fraction": 0.0}, "buffer.injection_fraction"),
+    ({"buffer.injection_fraction": 1.01}, "buffer.injection_fraction"),
+    ({"buffer.burn_in": -1}, "buffer.burn_in"),
+    ({"buffer.stale_epochs": 0}, "buffer.stale_epochs"),
+    ({"buffer.barrier_timeout_s": 0.0}, "buffer.barrier_timeout_s"),
+    ({"buffer.drift_low": 0.95}, "buffer.drift_low"),
+    ({"reward.name": "bleu"}, "reward.name"),
+    ({"reward.empty_turn": "maybe"}, "reward.empty_turn"),
+    ({"simulation.step_limit": 0}, "simulation.step_limit"),
+    ({"simulation.max_result_chars": 10}, "simulation.max_result_chars"),
+    ({"cluster.kind": "kubernetes"}, "cluster.kind"),
+    ({"cluster.coschedule": "never"}, "cluster.coschedule"),
+    ({"cluster.time_hours": 0.0}, "cluster.time_hours"),
+    ({"cluster.signal_seconds": 0}, "cluster.signal_seconds"),
+    ({"cluster.train.nodes": 0}, "cluster.train.nodes"),
+    ({"cluster.train.gpus_per_node": -1}, "cluster.train.gpus_per_node"),
+    ({"cluster.synthesis.cpus_per_task": 0}, "cluster.synthesis.cpus_per_task"),
+    ({"tracking.wandb": "sometimes"}, "tracking.wandb"),
+    ({"launch.heartbeat_timeout_s": 0.0}, "launch.heartbeat_timeout_s"),
+]
+
+
+def changed(changes: dict[str, Any]) -> dict[str, Any]:
+    """GOOD with some dotted keys set."""
+    data: dict[str, Any] = {section: dict(values) for section, values in GOOD.items()}
+    for dotted, value in changes.items():
+        *path, last = dotted.split(".")
+        node = data
+        for name in path:
+            node = node.setdefault(name, {})
+        node[last] = value
+    return data
+
+
+def value_of(config: Any, dotted: str) -> Any:
+    """The value that stands under a dotted key."""
+    for name in dotted.split("."):
+        config = config[name] if isinstance(config, dict) else getattr(config, name)
+    return config
+
+
+def test_the_good_configuration_is_accepted() -> None:
+    validate(from_mapping(GOOD))
+
+
+@pytest.mark.parametrize(("changes", "key"), CONTRADICTIONS, ids=lambda value: str(value))
+def test_a_contradiction_is_refused_by_key_value_and_fix(changes: dict[str, Any], key: str) -> None:
+    config = from_mapping(changed(changes))
+    with pytest.raises(ConfigError) as refused:
+        validate(config)
+    lines = [line.strip() for line in str(refused.value).splitlines()[1:]]
+    named = [line for line in lines if line.startswith(f"{key} = {value_of(config, key)!r}: ")]
+    assert named, f"no line names {key}: {lines}"
+    why, _, fix = named[0].partition(": ")[2].partition("; ")
+    assert why
+    assert fix.split()[0] in ("set", "use", "run", "lower", "make", "name", "give")
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"2 problem\(s\)") as refused:
+        validate(from_mapping(changed({"training.group_size": 1, "buffer.capacity": -1})))
+    assert "training.group_size" in str(refused.value)
+    assert "buffer.capacity" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("package", "key", "fix"),
+    [
+        ("bfcl_eval", "tasks.source", "pip install --no-deps bfcl-eval"),
+        ("transformers", "rollout.engine", "pip install"),
+    ],
+)
+def test_a_missing_package_is_refused_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, package: str, key: str, fix: str
+) -> None:
+    real = config_rules.find_spec
+
+    def without(name: str) -> ModuleSpec | None:
+        return None if name == package else real(name)
+
+    monkeypatch.setattr(config_rules, "find_spec", without)
+    with pytest.raises(ConfigError) as refused:
+        validate(from_mapping(GOOD))
+    assert key in str(refused.value)
+    assert fix in str(refused.value)
+
+
+def test_a_compute_nodes_engine_is_not_looked_for_on_the_login_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = config_rules.find_spec
+    monkeypatch.setattr(
+        config_rules, "find_spec", lambda name: None if name == "transformers" else real(name)
+    )
+    validate(from_mapping(changed({"cluster.kind": "slurm"})))
+
+
+@pytest.mark.parametrize("rule", config_rules._RULES, ids=lambda rule: rule.__name__)
+def test_every_rule_has_a_row_in_the_table(rule: Callable[[Config], Iterator[config_rules.Problem]]) -> None:
+    section = {
+        "_reward": ("reward", "simulation"),
+        "_model": ("model", "rollout"),
+        "_tracking": ("tracking", "launch"),
+    }
+    sections = section.get(rule.__name__, (rule.__name__.strip("_"),))
+    rows = [changes for changes, key in CONTRADICTIONS if key.split(".")[0] in sections]
+    assert any(list(rule(from_mapping(changed(changes)))) for changes in rows)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-2, max_value=2))
+def test_beta_is_accepted_exactly_on_its_interval(beta: float) -> None:
+    config = replace(Config(), buffer=BufferConfig(injection_fraction=beta))
+    keys = {problem.key for problem in config_rules.problems(config)}
+    assert ("buffer.injection_fraction" not in keys) == (0 < beta <= 1)

@@ -1,0 +1,264 @@
+"""Planning: everything printed, nothing written, and a batch text that stays as it was agreed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from launchers import plan, slurm
+from launchers.errors import LaunchError
+from launchers.identity import config_hash, differences
+from launchers.resources import resources
+from rods.config import ClusterConfig, Config, JobConfig, LaunchConfig, SynthesisConfig, from_mapping
+from rods.exchange import stop
+from rods.exchange.rundir import RunDir
+from rods.roles.slurm_follower import follow, judge
+from rods.roles.supervisor import Status
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "golden"
+CLUSTER = ClusterConfig(
+    kind="slurm",
+    partition="gpu",
+    account="lab",
+    time_hours=72,
+    signal_seconds=120,
+    gpu_type="a100",
+    setup=("module load cuda",),
+    extra={"exclusive": "user"},
+    train=JobConfig(nodes=1, gpus_per_node=8, cpus_per_task=64, mem_gb=500),
+    synthesis=JobConfig(nodes=2, gpus_per_node=4, cpus_per_task=32),
+)
+PAPER = Config(experiment="golden", cluster=CLUSTER)
+
+
+def batch_text(config: Config) -> str:
+    """The batch text with paths that are the same on every machine."""
+    return slurm.sbatch_text(
+        config, Path("/lustre/runs/golden"), 3, folder=Path("/lustre/submitit"), command="python -m task"
+    )
+
+
+def test_the_batch_text_is_the_golden_one() -> None:
+    assert batch_text(PAPER) == (GOLDEN / "het.sbatch").read_text()
+
+
+def test_a_static_pool_is_a_plain_job() -> None:
+    text = batch_text(replace(PAPER, synthesis=SynthesisConfig(enabled=False)))
+    assert "het" not in text
+    assert "synthesis" not in text
+    assert text.count("srun") == 1
+
+
+@pytest.mark.parametrize("config", [PAPER, replace(PAPER, synthesis=SynthesisConfig(enabled=False))])
+def test_bash_can_read_the_batch_text(config: Config) -> None:
+    subprocess.run(["bash", "-n"], input=batch_text(config), text=True, check=True)
+
+
+def test_the_tasks_start_with_their_role_attempt_and_log(tmp_path: Path) -> None:
+    """The text is run by bash with a stand-in for srun that starts each het component's command in turn."""
+    run = tmp_path / "run of golden"
+    srun = tmp_path / "srun"
+    srun.write_text(
+        "#!/bin/bash\n"
+        'shift\nargs=()\nfor a in "$@" :; do\n'
+        'if [ "$a" != : ]; then args+=("$a"); continue; fi\n'
+        'while [[ "${args[0]}" == --* ]]; do args=("${args[@]:1}"); done\n'
+        '"${args[@]}"; args=()\ndone\n'
+    )
+    srun.chmod(0o755)
+    task = "printenv RODS_ROLE RODS_ATTEMPT PYTHONPATH"
+    config = replace(PAPER, cluster=replace(CLUSTER, setup=()))
+    text = slurm.sbatch_text(config, run, 3, folder=tmp_path, command=task)
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "SLURM_RESTART_COUNT": "2",
+        "SLURM_PROCID": "1",
+    }
+    subprocess.run(["bash"], input=text, text=True, check=True, env=environment)
+    logs = run / "attempts" / "0005"
+    assert (logs / "train.out").read_text().split("\n")[:3] == ["train", "5", str(run / "code")]
+    assert (logs / "synthesis.1.out").read_text().split("\n")[:2] == ["synthesis", "5"]
+
+
+def test_cost_is_time_limit_times_gpus() -> None:
+    built = plan.build(PAPER)
+    assert built.gpu_hours == 72 * (8 + 2 * 4)
+    assert "at most 1152 GPU-hours" in plan.render(built)
+    assert [role.role for role in built.roles] == ["train", "synthesis"]
+
+
+def test_a_plan_shows_the_configuration_whole() -> None:
+    built = plan.build(PAPER)
+    assert from_mapping(yaml.safe_load(built.config)) == from_mapping(PAPER.to_dict())
+
+
+def test_inherited_scheduler_variables_do_not_reach_the_submission(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_JOB_ID", "SBATCH_PARTITION", "PMIX_RANK", "SRUN_CPUS_PER_TASK"):
+        monkeypatch.setenv(name, "7")
+    monkeypatch.setenv("RODS_KEEP", "1")
+    with slurm.scrubbed_environment():
+        left = {name for name in os.environ if name.startswith(("SLURM_", "SBATCH_", "PMIX_", "SRUN_"))}
+        assert not left
+        assert os.environ["RODS_KEEP"] == "1"
+    assert os.environ["SLURM_JOB_ID"] == "7"
+
+
+def test_without_slurm_a_submission_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LaunchError, match="expected the commands sbatch and srun"):
+        slurm.check_available()
+
+
+def test_a_refusal_by_sbatch_is_shown_and_a_job_id_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The real executor against stand-ins for Slurm's commands."""
+    for name in ("srun", "sacct"):
+        (tmp_path / name).write_text("#!/bin/bash\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    sbatch = tmp_path / "sbatch"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SBATCH_PARTITION", "inherited")
+
+    sbatch.write_text('#!/bin/bash\necho "sbatch: error: invalid partition specified: gpu" >&2\nexit 1\n')
+    sbatch.chmod(0o755)
+    with pytest.raises(LaunchError, match="invalid partition specified: gpu"):
+        slurm.submit(PAPER, tmp_path / "run", 1, len)
+
+    sbatch.write_text(
+        f'#!/bin/bash\ncp "$1" {tmp_path}/seen\nenv >{tmp_path}/env\necho "Submitted batch job 4711"\n'
+    )
+    job = slurm.submit(PAPER, tmp_path / "run", 1, len)
+    assert job.job_id == "4711"
+    assert "#SBATCH hetjob" in (tmp_path / "seen").read_text()
+    assert "SBATCH_PARTITION" not in (tmp_path / "env").read_text()
+
+
+def test_one_dead_component_is_the_jobs_state() -> None:
+    watcher = slurm.HetWatcher()
+    header = "JobID|State|NodeList\n"
+    assert watcher.read_info(f"{header}5+0|RUNNING|a\n5+1|RUNNING|b\n")["5"]["State"] == "RUNNING"
+    assert (
+        watcher.read_info(f"{header}5+0|COMPLETED|a\n5+1|OUT_OF_MEMORY|b\n")["5"]["State"] == "OUT_OF_MEMORY"
+    )
+    assert watcher.read_info(f"{header}5+0|PENDING|a\n5+1|NODE_FAIL|b\n")["5"]["State"] == "PENDING"
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        ("PENDING", None),
+        ("RUNNING", None),
+        ("REQUEUED", None),
+        ("UNKNOWN", None),
+        ("PREEMPTED", None),
+        ("SOME_NEW_STATE", None),
+        ("", None),
+        ("COMPLETED", Status.stopped),
+        ("CANCELLED by 1000", Status.failed),
+        ("CANCELLED+", Status.failed),
+        ("TIMEOUT", Status.failed),
+        ("OUT_OF_MEMORY", Status.failed),
+    ],
+)
+def test_a_state_that_is_not_known_to_be_final_is_waited_on(
+    tmp_path: Path, state: str, status: Status | None
+) -> None:
+    run = RunDir.create(tmp_path, "x", "0" * 64)
+    outcome = judge(run, "5", state)
+    assert (outcome.status if outcome else None) == status
+
+
+def test_following_a_job_ends_with_the_run(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "x", "0" * 64)
+    states = iter(["UNKNOWN", "PENDING", "RUNNING", "COMPLETED"])
+
+    class Job:
+        job_id = "5"
+
+        @property
+        def state(self) -> str:
+            return next(states)
+
+    def sleep(_seconds: float) -> None:
+        stop.request(run, 1, stop.FINISHED)
+
+    assert follow(run, Job(), lambda: None, sleep).status is Status.finished
+
+
+def test_how_a_run_is_launched_is_not_part_of_its_identity() -> None:
+    same = replace(PAPER, launch=LaunchConfig(runs_dir="elsewhere"), cluster=ClusterConfig())
+    assert config_hash(same) == config_hash(PAPER)
+    other = replace(PAPER, seed=1)
+    assert config_hash(other) != config_hash(PAPER)
+    assert differences(PAPER, other) == ["seed: 0 → 1"]
+
+
+def test_roles_follow_the_configuration() -> None:
+    assert [role.gpus for role in resources(PAPER)] == [8, 8]
+    assert [role.role for role in resources(replace(PAPER, synthesis=SynthesisConfig(enabled=False)))] == [
+        "train"
+    ]
+
+
+def launch(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """launch.py as a user calls it, from another folder."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / "launch.py"), *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [["+experiment=rods_qwen4b"], ["-m", "+experiment=rods_tiny", "seed=1,2"]]
+)
+def test_plan_mode_prints_and_writes_nothing(tmp_path: Path, arguments: list[str]) -> None:
+    done = launch(tmp_path, *arguments, "launch.mode=plan")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("run dir ") == (2 if "-m" in arguments else 1)
+    assert ("#SBATCH hetjob" in done.stdout) == ("+experiment=rods_qwen4b" in arguments)
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_a_contradiction_is_one_message_and_status_2(tmp_path: Path) -> None:
+    done = launch(tmp_path, "+experiment=rods_tiny", "training.group_size=1")
+    assert done.returncode == 2
+    assert "training.group_size = 1: the advantage of a group of one is always 0" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_a_run_directory_that_is_none_is_refused(tmp_path: Path) -> None:
+    done = launch(tmp_path, "+experiment=rods_tiny", f"launch.resume={tmp_path}")
+    assert done.returncode == 2
+    assert "not a RODS run directory" in done.stderr
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_launching_imports_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys, runpy; sys.argv = ['launch.py', '+experiment=rods_qwen4b', 'launch.mode=plan']\n"
+        f"try: runpy.run_path({str(ROOT / 'launch.py')!r}, run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "import rods.roles.launching\n"
+        "print('HEAVY', [m for m in ('torch', 'transformers', 'vllm', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout.rstrip().endswith("HEAVY []"), done.stdout[-300:]

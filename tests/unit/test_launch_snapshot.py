@@ -1,0 +1,214 @@
+"""What was frozen is what runs: any difference is found at a role's start and named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from launch_stubs import ROOT
+
+from launchers import snapshot
+from launchers.errors import LaunchError, SnapshotError
+from launchers.identity import config_hash
+from launchers.resume import open_for_resume
+from rods.config import Config, LaunchConfig, TrainingConfig
+from rods.exchange import stop
+from rods.exchange.heartbeat import Heartbeat
+from rods.exchange.rundir import NotARunDirError, RunDir
+
+CONFIG = Config(experiment="frozen")
+
+
+def frozen(tmp_path: Path, config: Config = CONFIG) -> RunDir:
+    """A run directory with this repository frozen into it."""
+    run = RunDir.create(tmp_path / "runs", config.experiment, config_hash(config))
+    snapshot.freeze(run, config, ["+experiment=frozen"])
+    return run
+
+
+def test_what_was_frozen_verifies_and_gives_the_configuration_back(tmp_path: Path) -> None:
+    run = frozen(tmp_path)
+    assert config_hash(snapshot.verify(run)) == config_hash(CONFIG)
+    assert (run.code / "rods" / "roles" / "entry.py").read_bytes() == (
+        ROOT / "rods/roles/entry.py"
+    ).read_bytes()
+    assert (run.code / "launch.py").exists()
+    assert not list(run.code.rglob("__pycache__"))
+    assert "hydra-core==" in (run.path / "env.txt").read_text()
+    manifest = run.read_manifest()
+    assert manifest["config_hash"] == config_hash(CONFIG)
+    assert manifest["overrides"] == ["+experiment=frozen"]
+
+
+def edit(run: RunDir) -> None:
+    with (run.code / "rods" / "errors.py").open("a") as file:
+        file.write("\n")
+
+
+def remove(run: RunDir) -> None:
+    (run.code / "rods" / "errors.py").unlink()
+
+
+def add(run: RunDir) -> None:
+    (run.code / "rods" / "torch.py").touch()
+
+
+def reconfigure(run: RunDir) -> None:
+    run.config_file.write_text(run.config_file.read_text().replace("seed: 0", "seed: 1"))
+
+
+def drop_configuration(run: RunDir) -> None:
+    run.config_file.unlink()
+
+
+def forget_hashes(run: RunDir) -> None:
+    run.update_manifest(files=None)
+
+
+@pytest.mark.parametrize(
+    ("tamper", "named"),
+    [
+        (edit, "code/rods/errors.py was changed"),
+        (remove, "code/rods/errors.py is missing"),
+        (add, "code/rods/torch.py was added"),
+        (reconfigure, "config.yaml was changed"),
+        (drop_configuration, "config.yaml is missing"),
+        (forget_hashes, "expected the hashes of the frozen files"),
+    ],
+)
+def test_tampering_is_found_and_named(tmp_path: Path, tamper: Callable[[RunDir], None], named: str) -> None:
+    run = frozen(tmp_path)
+    tamper(run)
+    with pytest.raises(SnapshotError, match=named):
+        snapshot.verify(run)
+
+
+def test_byte_code_written_meanwhile_is_no_tampering(tmp_path: Path) -> None:
+    run = frozen(tmp_path)
+    cache = run.code / "rods" / "__pycache__"
+    cache.mkdir()
+    (cache / "errors.cpython-311.pyc").write_bytes(b"\0")
+    snapshot.verify(run)
+
+
+def test_code_from_elsewhere_is_refused(tmp_path: Path) -> None:
+    run = frozen(tmp_path)
+    with pytest.raises(SnapshotError, match="PYTHONPATH"):
+        snapshot.check_origin(run)  # this process runs the repository's code
+
+
+def test_a_role_runs_the_frozen_code_whatever_the_working_directory(tmp_path: Path) -> None:
+    run = frozen(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", "import rods, launchers; print(rods.__file__); print(launchers.__file__)"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(run.code), "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert all(line.startswith(str(run.code)) for line in done.stdout.split())
+
+
+def test_a_source_without_a_package_cannot_be_frozen(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "runs", "x", "0" * 64)
+    with pytest.raises(SnapshotError, match="the package rods"):
+        snapshot.freeze(run, CONFIG, [], source=tmp_path)
+
+
+def test_resume_refuses_another_experiment_and_says_how_to_compose_it(tmp_path: Path) -> None:
+    run = frozen(tmp_path)
+    other = replace(CONFIG, training=TrainingConfig(epochs=9))
+    with pytest.raises(LaunchError, match=r"training\.epochs: 5 → 9") as refused:
+        open_for_resume(str(run.path), other)
+    assert "python launch.py +experiment=frozen launch.resume=" in str(refused.value)
+
+
+def test_resume_refuses_a_finished_run(tmp_path: Path) -> None:
+    run = frozen(tmp_path)
+    stop.request(run, 1, stop.FINISHED)
+    with pytest.raises(LaunchError, match="has finished"):
+        open_for_resume(str(run.path), CONFIG)
+
+
+def test_resume_refuses_a_run_that_still_runs(tmp_path: Path) -> None:
+    run = frozen(tmp_path)
+    heartbeat = Heartbeat(run.heartbeats, "train")
+    heartbeat.beat("rollout")
+    with pytest.raises(LaunchError, match=f"role train still runs \\(process {os.getpid()}"):
+        open_for_resume(str(run.path), CONFIG)
+    heartbeat.finish()
+    assert open_for_resume(str(run.path), CONFIG).path == run.path
+
+
+def test_a_role_on_another_host_is_judged_by_its_heartbeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = frozen(tmp_path)
+    monkeypatch.setattr("socket.gethostname", lambda: "node-17")
+    Heartbeat(run.heartbeats, "train").beat("rollout")
+    monkeypatch.undo()
+    with pytest.raises(LaunchError, match="node-17"):
+        open_for_resume(str(run.path), CONFIG)
+    old = (run.heartbeats / "train.json").stat().st_mtime - 1000
+    os.utime(run.heartbeats / "train.json", (old, old))
+    assert open_for_resume(str(run.path), CONFIG).path == run.path
+
+
+def test_a_dead_role_of_this_host_does_not_block_a_resume(tmp_path: Path) -> None:
+    run = frozen(tmp_path)
+    code = (
+        "import sys; from pathlib import Path; from rods.exchange.heartbeat import Heartbeat; "
+        "Heartbeat(Path(sys.argv[1]), 'train').beat('rollout')"
+    )
+    subprocess.run([sys.executable, "-c", code, str(run.heartbeats)], check=True)
+    assert open_for_resume(str(run.path), CONFIG).path == run.path
+
+
+def test_resume_may_change_how_the_run_is_launched(tmp_path: Path) -> None:
+    run = frozen(tmp_path)
+    config = replace(CONFIG, launch=LaunchConfig(heartbeat_timeout_s=7))
+    snapshot.freeze_config(open_for_resume(str(run.path), config), config)
+    assert snapshot.verify(run).launch.heartbeat_timeout_s == 7
+
+
+def test_resume_of_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(NotARunDirError, match="not a RODS run directory"):
+        open_for_resume(str(tmp_path), CONFIG)
+
+
+class TestStopRequest:
+    """The stop file, by attempt and reason."""
+
+    def test_the_first_reason_stays(self, tmp_path: Path) -> None:
+        run = RunDir.create(tmp_path, "x", "0" * 64)
+        stop.request(run, 1, "train received SIGUSR2")
+        stop.request(run, 1, stop.FINISHED)
+        assert not stop.is_finished(run)
+
+    def test_the_next_attempt_does_not_obey_the_last_ones_request(self, tmp_path: Path) -> None:
+        run = RunDir.create(tmp_path, "x", "0" * 64)
+        stop.request(run, 1, "interrupted")
+        assert stop.is_requested(run, 1)
+        assert not stop.is_requested(run, 2)
+        stop.clear_stale(run, 2)
+        assert not run.stop_file.exists()
+
+    def test_a_request_to_this_attempt_is_not_cleared(self, tmp_path: Path) -> None:
+        run = RunDir.create(tmp_path, "x", "0" * 64)
+        stop.request(run, 2, "interrupted")
+        stop.clear_stale(run, 2)
+        assert stop.is_requested(run, 2)
+
+    @pytest.mark.parametrize("content", ["", "stop please", "[]", '{"attempt": "soon"}'])
+    def test_a_file_made_by_hand_stops_but_never_finishes(self, tmp_path: Path, content: str) -> None:
+        run = RunDir.create(tmp_path, "x", "0" * 64)
+        run.stop_file.write_text(content)
+        assert stop.is_requested(run, 3)
+        stop.request(run, 3, stop.FINISHED)
+        assert not stop.is_finished(run)
