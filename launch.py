@@ -21,7 +21,6 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from launchers import plan
 from rods.config import LaunchMode, from_mapping, validate
 from rods.errors import RodsError
 
@@ -53,6 +52,9 @@ def launch_point(composed: DictConfig, overrides: Sequence[str]) -> int:
     Raises:
         RodsError: refused; nothing was started.
     """
+    # Imported here, since --help needs neither this nor what it brings along.
+    from launchers import plan
+
     config = from_mapping(composed)
     validate(config)
     planned = plan.build(config)

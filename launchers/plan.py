@@ -11,11 +11,15 @@ from pathlib import Path
 
 import yaml
 
-from launchers import local, slurm
 from launchers.identity import config_hash, plain
 from launchers.resources import Resources, resources
 from rods.config import Config
+from rods.registry import Registry
 
+# What a kind of cluster would run, as text: (config, run directory, attempt) → commands.
+DESCRIPTIONS = Registry(
+    "cluster.kind", {"local": "launchers.local:describe", "slurm": "launchers.slurm:describe"}
+)
 RANDOM_SUFFIX = "XXXXXX"  # stands for the six random characters that the run directory's name will have
 
 
@@ -52,7 +56,6 @@ def build(config: Config) -> Plan:
     run_dir = Path(config.launch.runs_dir).absolute() / f"{config.experiment}-{digest[:8]}-{RANDOM_SUFFIX}"
     roles = resources(config)
     gpus = sum(role.gpus for role in roles)
-    describe = {"local": local.describe, "slurm": slurm.describe}[config.cluster.kind]
     return Plan(
         experiment=config.experiment,
         config_hash=digest,
@@ -62,7 +65,7 @@ def build(config: Config) -> Plan:
         roles=roles,
         time_hours=config.cluster.time_hours,
         gpu_hours=config.cluster.time_hours * gpus,
-        commands=describe(config, run_dir, 1),
+        commands=DESCRIPTIONS.get(config.cluster.kind)(config, run_dir, 1),
         config=yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
     )
 

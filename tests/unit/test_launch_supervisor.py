@@ -148,7 +148,10 @@ def test_a_role_that_cannot_be_started_leaves_no_other_behind(tmp_path: Path) ->
         wait_for((run.path / "train-1.pid").exists, "the trainer")
         raise OSError("no space left on device")
 
-    starters = [partial(local.start, config, run.path, "train", 1, run_role), broken]
+    starters: list[Callable[[], local.RoleProcess]] = [
+        partial(local.start, config, run.path, "train", 1, run_role),
+        broken,
+    ]
     with pytest.raises(OSError, match="no space left"):
         Supervisor(run, run.next_attempt(), starters, PATIENCE).follow()
     assert_nothing_left(run)
