@@ -158,12 +158,13 @@ class Daemon:
         self._heartbeat.beat(
             "working" if self._jobs else "idle", open=len(self._jobs), **self._records.counters
         )
-        self._seeds.reap()
         for job, claim in self._jobs.items():
             try:
                 claim.renew()
             except LeaseLostError:
                 job.cancel()
+        # After the renewals: a pause of this process must not make it reap its own claims.
+        self._seeds.reap()
 
     async def _hand_back(self) -> None:
         for job in self._jobs:

@@ -9,6 +9,7 @@ small local server with scripted answers and faults, not against a large model.
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -135,7 +136,11 @@ class OpenAIBackend:
                 "json_schema": {"name": agent, "schema": schema, "strict": True},
             },
         }
-        response = await self._client.chat.completions.create(**body)
+        try:
+            response = await self._client.chat.completions.create(**body)
+        except json.JSONDecodeError as error:
+            # The client lets this one through.
+            raise _BrokenResponseError(f"the reply is no JSON: {error}") from error
         if not isinstance(response, ChatCompletion) or not response.choices:
             raise _BrokenResponseError("expected a chat completion with a choice, found something else")
         return response.choices[0].message.content or ""

@@ -34,7 +34,7 @@ def named_functions(
     for turn, query in enumerate(queries):
         text = query
         for value in filter(None, said):
-            text = text.replace(value, " ")
+            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", " ", text)
         found += [f"turn {turn + 1} names {name!r}" for name in names if _names(text, name)]
     return found
 
