@@ -16,11 +16,11 @@ after the first epoch's start, and RunStarted may come again when a later proces
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import singledispatch
-from typing import Any
 
 from rods.config import BoundaryConfig, BufferConfig
+from rods.curriculum.draft import Draft, require
 from rods.curriculum.errors import CurriculumError, ImpossibleEventError
 from rods.curriculum.events import (
     EpochFinished,
@@ -86,7 +86,7 @@ def fold(state: CurriculumState, events: Iterable[Event]) -> CurriculumState:
     Raises:
         ImpossibleEventError: an event cannot follow the state before it.
     """
-    draft = _Draft(state)
+    draft = Draft(state)
     for event in events:
         _check_position(event, draft)
         _advance(event, draft)
@@ -116,89 +116,43 @@ def _seed_record(task: Task) -> TaskRecord:
     )
 
 
-class _Draft:
-    """A state under construction. Mappings are shared with the state until `own` copies the one to be changed."""
-
-    def __init__(self, state: CurriculumState) -> None:
-        self._shared = {"tasks", "contents", "requests", "last_emitted", "refused"}
-        self.boundary = state.boundary
-        self.buffer = state.buffer
-        self.tasks = state.tasks
-        self.contents = state.contents
-        self.requests = state.requests
-        self.last_emitted = state.last_emitted
-        self.refused = state.refused
-        self.step = state.step
-        self.epoch = state.epoch
-        self.in_epoch = state.in_epoch
-        self.finished = state.finished
-        self.fingerprint = state.fingerprint
-        self.seed = state.seed
-
-    def own(self, mapping: str) -> dict[str, Any]:
-        """The attribute `mapping` as this draft's own dictionary, to be changed in place."""
-        if mapping in self._shared:
-            self._shared.remove(mapping)
-            setattr(self, mapping, dict(getattr(self, mapping)))
-        owned: dict[str, Any] = getattr(self, mapping)
-        return owned
-
-    def freeze(self) -> CurriculumState:
-        return CurriculumState(**{item.name: getattr(self, item.name) for item in fields(CurriculumState)})
-
-    def record(self, event: Event, task_id: str, status: TaskStatus) -> TaskRecord:
-        record = self.tasks.get(task_id)
-        _require(record is not None, event, "a known task", f"unknown id {task_id!r}")
-        assert record is not None
-        _require(record.status is status, event, f"task {task_id!r} {status.value}", record.status.value)
-        return record
-
-
-def _require(holds: bool, event: Event, expected: str, found: object) -> None:
-    if not holds:
-        raise ImpossibleEventError(
-            f"event {event.name} at step {event.step}, epoch {event.epoch} cannot follow the state: "
-            f"expected {expected}, found {found}. The journal is torn or mixed up, or an event came twice."
-        )
-
-
-def _check_position(event: Event, draft: _Draft) -> None:
+def _check_position(event: Event, draft: Draft) -> None:
     opens = isinstance(event, EpochStarted | VariantInjected)
     epoch = draft.epoch + 1 if opens else draft.epoch
-    _require(event.step >= draft.step, event, f"a step not before {draft.step}", event.step)
-    _require(event.epoch == epoch, event, f"epoch {epoch}", event.epoch)
-    _require(not (opens and draft.in_epoch), event, f"epoch {draft.epoch} to be finished first", "it is open")
+    require(event.step >= draft.step, event, f"a step not before {draft.step}", event.step)
+    require(event.epoch == epoch, event, f"epoch {epoch}", event.epoch)
+    require(not (opens and draft.in_epoch), event, f"epoch {draft.epoch} to be finished first", "it is open")
     resumes = isinstance(event, RunStarted)
-    _require(resumes or not draft.finished, event, "nothing after run_finished but run_started", event.name)
+    require(resumes or not draft.finished, event, "nothing after run_finished but run_started", event.name)
 
 
 @singledispatch
-def _advance(event: Event, draft: _Draft) -> None:
+def _advance(event: Event, draft: Draft) -> None:
     raise ImpossibleEventError(f"the fold knows no event of type {type(event).__name__}")
 
 
 @_advance.register
-def _run_started(event: RunStarted, draft: _Draft) -> None:
+def _run_started(event: RunStarted, draft: Draft) -> None:
     if draft.fingerprint is not None:
         run = (draft.fingerprint, draft.seed)
         found = (event.fingerprint, event.seed)
-        _require(found == run, event, f"the same tasks and seed as before, {run}", found)
+        require(found == run, event, f"the same tasks and seed as before, {run}", found)
     draft.fingerprint, draft.seed, draft.finished = event.fingerprint, event.seed, False
 
 
 @_advance.register
-def _epoch_started(event: EpochStarted, draft: _Draft) -> None:
+def _epoch_started(event: EpochStarted, draft: Draft) -> None:
     active = sum(record.status is TaskStatus.ACTIVE for record in draft.tasks.values())
-    _require(event.active == active, event, f"{active} active tasks", event.active)
+    require(event.active == active, event, f"{active} active tasks", event.active)
     draft.epoch, draft.in_epoch = event.epoch, True
 
 
 @_advance.register
-def _group_observed(event: GroupObserved, draft: _Draft) -> None:
-    _require(draft.in_epoch, event, "an open epoch", "none")
+def _group_observed(event: GroupObserved, draft: Draft) -> None:
+    require(draft.in_epoch, event, "an open epoch", "none")
     record = draft.record(event, event.task_id, TaskStatus.ACTIVE)
     last = record.statistics.last_step
-    _require(last != event.step, event, f"one group of {event.task_id!r} per step", "a second one")
+    require(last != event.step, event, f"one group of {event.task_id!r} per step", "a second one")
     try:
         statistics = record.statistics.observe(event.rewards, event.step, event.epoch)
     except RewardError as error:
@@ -207,18 +161,18 @@ def _group_observed(event: GroupObserved, draft: _Draft) -> None:
 
 
 @_advance.register
-def _seed_emitted(event: SeedEmitted, draft: _Draft) -> None:
+def _seed_emitted(event: SeedEmitted, draft: Draft) -> None:
     record = draft.record(event, event.task_id, TaskStatus.ACTIVE)
     identity = (record.seed_id, record.type, seed_key(event.step, event.task_id))
     found = (event.seed_id, event.type, event.key)
-    _require(found == identity, event, f"seed id, type and key {identity}", found)
+    require(found == identity, event, f"seed id, type and key {identity}", found)
     observed = (record.statistics.last_step, record.statistics.mean)
-    _require(
+    require(
         observed == (event.step, event.mean), event, f"the task's latest (step, mean) {observed}", event.mean
     )
     last = draft.last_emitted.get(event.seed_id)
     window = draft.boundary.exclusion_steps
-    _require(
+    require(
         not excluded(last, event.step, window),
         event,
         "a seed outside its exclusion window",
@@ -231,33 +185,33 @@ def _seed_emitted(event: SeedEmitted, draft: _Draft) -> None:
 
 
 @_advance.register
-def _seed_closed(event: SeedClosed, draft: _Draft) -> None:
+def _seed_closed(event: SeedClosed, draft: Draft) -> None:
     request = draft.requests.get(event.key)
-    _require(request is not None, event, "a known seed request", f"unknown key {event.key!r}")
+    require(request is not None, event, "a known seed request", f"unknown key {event.key!r}")
     assert request is not None
     before = request.outcome
     late = before is SeedOutcome.EXPIRED and event.outcome is not SeedOutcome.EXPIRED
-    _require(before is None or late, event, f"seed request {event.key!r} open or expired", before)
+    require(before is None or late, event, f"seed request {event.key!r} open or expired", before)
     draft.own("requests")[event.key] = replace(request, outcome=event.outcome)
 
 
 @_advance.register
-def _variant_arrived(event: VariantArrived, draft: _Draft) -> None:
+def _variant_arrived(event: VariantArrived, draft: Draft) -> None:
     request = draft.requests.get(event.key)
-    _require(
+    require(
         draft.buffer.capacity > 0, event, "no variants in a static pool (buffer.capacity=0)", event.task_id
     )
-    _require(request is not None, event, "a known seed request", f"unknown key {event.key!r}")
+    require(request is not None, event, "a known seed request", f"unknown key {event.key!r}")
     assert request is not None
-    _require(
+    require(
         request.outcome in (None, SeedOutcome.EXPIRED),
         event,
         f"{event.key!r} open or expired",
         request.outcome,
     )
-    _require(event.seed_id == request.seed_id, event, f"root seed {request.seed_id!r}", event.seed_id)
-    _require(event.task_id not in draft.tasks, event, "a new task id", event.task_id)
-    _require(
+    require(event.seed_id == request.seed_id, event, f"root seed {request.seed_id!r}", event.seed_id)
+    require(event.task_id not in draft.tasks, event, "a new task id", event.task_id)
+    require(
         event.content_id not in draft.contents, event, "new content", draft.contents.get(event.content_id)
     )
     draft.own("contents")[event.content_id] = event.task_id
@@ -278,37 +232,37 @@ def _variant_arrived(event: VariantArrived, draft: _Draft) -> None:
 
 
 @_advance.register
-def _variant_refused(event: VariantRefused, draft: _Draft) -> None:
+def _variant_refused(event: VariantRefused, draft: Draft) -> None:
     draft.own("refused")[event.reason] = draft.refused.get(event.reason, 0) + 1
 
 
 @_advance.register
-def _variant_injected(event: VariantInjected, draft: _Draft) -> None:
+def _variant_injected(event: VariantInjected, draft: Draft) -> None:
     record = draft.record(event, event.task_id, TaskStatus.WAITING)
     draft.own("tasks")[event.task_id] = replace(record, status=TaskStatus.ACTIVE, injected_epoch=event.epoch)
 
 
 @_advance.register
-def _task_retired(event: TaskRetired, draft: _Draft) -> None:
+def _task_retired(event: TaskRetired, draft: Draft) -> None:
     record = draft.record(event, event.task_id, TaskStatus.ACTIVE)
-    _require(record.origin is Origin.VARIANT, event, "a variant: originals are never retired", event.task_id)
+    require(record.origin is Origin.VARIANT, event, "a variant: originals are never retired", event.task_id)
     mean = record.statistics.mean
-    _require(event.mean == mean, event, f"the task's latest mean {mean}", event.mean)
+    require(event.mean == mean, event, f"the task's latest mean {mean}", event.mean)
     draft.own("tasks")[event.task_id] = replace(record, status=TaskStatus.RETIRED, reason=event.reason)
 
 
 @_advance.register
-def _epoch_finished(event: EpochFinished, draft: _Draft) -> None:
-    _require(draft.in_epoch, event, "an open epoch", "none")
+def _epoch_finished(event: EpochFinished, draft: Draft) -> None:
+    require(draft.in_epoch, event, "an open epoch", "none")
     draft.in_epoch = False
 
 
 @_advance.register
-def _run_finished(event: RunFinished, draft: _Draft) -> None:
-    _require(not draft.in_epoch, event, f"epoch {draft.epoch} to be finished first", "it is open")
+def _run_finished(event: RunFinished, draft: Draft) -> None:
+    require(not draft.in_epoch, event, f"epoch {draft.epoch} to be finished first", "it is open")
     draft.finished = True
 
 
 @_advance.register
-def _evaluation_done(event: EvaluationDone, draft: _Draft) -> None:
+def _evaluation_done(event: EvaluationDone, draft: Draft) -> None:
     """An evaluation is reported, not decided upon: the curriculum stays as it is."""

@@ -82,8 +82,7 @@ def test_earlier_epochs_go_first_and_the_rest_waits():
     run.close_epoch()
     assert _injected(run) == ["first"]
     run.open_epoch()
-    key = run.emit(3, "s5")
-    run.offer(variant_task("third", "s5"), key)
+    run.offer(variant_task("third", "s0"), early, 6)
     run.close_epoch()
     assert _injected(run) == ["second"]
 

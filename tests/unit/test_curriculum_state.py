@@ -132,6 +132,16 @@ def test_a_static_pool_takes_no_variant():
         apply(run.state, VariantArrived(1, 1, "v", "a", BASE, "", key, 0, "new"))
 
 
+def test_without_a_window_a_seed_is_still_emitted_once_per_step():
+    run = Run([seed_task("a")], BoundaryConfig(quotas={"base": 1}, exclusion_steps=0))
+    run.open_epoch()
+    observed = run.observe(1, {"a": (1.0, 0.0)})
+    (seed,) = run.select(observed)
+    assert run.select(observed) == []
+    with pytest.raises(ImpossibleEventError, match="exclusion window"):
+        apply(run.state, seed)
+
+
 def test_expired_is_not_recorded_twice():
     run = _example()
     run.close_seed("000003-b", SeedOutcome.EXPIRED)
