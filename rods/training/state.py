@@ -1,0 +1,85 @@
+"""A learner on disk: what `Learner.save` writes and `Learner.load` continues from.
+
+`model/` is DeepSpeed's (weights, optimizer, schedule; one shard per rank), `learner.json` says by whom it was
+written, `rng_rank*.pt` holds the random states.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from rods.errors import RodsError
+
+if TYPE_CHECKING:
+    from rods.training.learner import Learner
+
+_ENGINE = "model"
+_META = "learner.json"
+
+
+class StateError(RodsError):
+    """Saved state that this learner cannot continue from."""
+
+
+def save(learner: Learner, folder: Path) -> None:
+    """Write the learner's state below `folder`; returns on every rank when all have written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    learner.engine.save_checkpoint(str(folder), tag=_ENGINE, save_latest=False)
+    torch.save(_random_state(learner), folder / _rng_name(learner.rank))
+    if learner.rank == 0:
+        (folder / _META).write_text(json.dumps(_meta(learner) | {"steps": learner.steps}))
+    dist.barrier()
+
+
+def load(learner: Learner, folder: Path) -> None:
+    """Put the learner into the state that `save` wrote.
+
+    Raises:
+        StateError: files are missing, or the world size or ZeRO stage differs.
+    """
+    for path in (folder / _META, folder / _rng_name(learner.rank), folder / _ENGINE):
+        if not path.exists():
+            raise StateError(
+                f"checkpoint {folder}: expected {path.name}, found none; resume from another checkpoint"
+            )
+    found = json.loads((folder / _META).read_text())
+    for key, wanted in _meta(learner).items():
+        if found.get(key) != wanted:
+            raise StateError(
+                f"checkpoint {folder} was written with {key} = {found.get(key)}, this run has {wanted}; resume with "
+                f"{key} = {found.get(key)}, or convert it with `python -m deepspeed.checkpoint.ds_to_universal`"
+            )
+    loaded, _ = learner.engine.load_checkpoint(str(folder), tag=_ENGINE)
+    if loaded is None:
+        raise StateError(
+            f"checkpoint {folder}: DeepSpeed found nothing to load; resume from another checkpoint"
+        )
+    _restore_random_state(learner, torch.load(folder / _rng_name(learner.rank), weights_only=True))
+    learner.steps = found["steps"]
+
+
+def _meta(learner: Learner) -> dict[str, Any]:
+    return {"world_size": learner.world_size, "zero_stage": learner.training.zero_stage}
+
+
+def _rng_name(rank: int) -> str:
+    return f"rng_rank{rank}.pt"
+
+
+def _random_state(learner: Learner) -> dict[str, torch.Tensor]:
+    states = {"order": learner.order.get_state(), "torch": torch.get_rng_state()}
+    if learner.device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def _restore_random_state(learner: Learner, states: dict[str, torch.Tensor]) -> None:
+    learner.order.set_state(states["order"])
+    torch.set_rng_state(states["torch"])
+    if learner.device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"])
