@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,9 +65,9 @@ class Spool:
         for path in (self.tmp, self.keys, self.failures_dir, *map(self.state, STATES)):
             make_dirs(path)
 
-    def entries(self, state: str) -> Iterator[str]:
-        """File names in the folder of `state`, sorted, without hidden ones (probes, NFS leftovers)."""
-        return (name for name in sorted(os.listdir(self.state(state))) if not name.startswith("."))
+    def entries(self, state: str) -> list[str]:
+        """What lies in the folder of `state`, sorted; also what is no message (probes, NFS leftovers)."""
+        return sorted(os.listdir(self.state(state)))
 
     def end(self, claimed: ClaimedName, state: str, name: str) -> None:
         """Move a claimed message to `name` in `state`, durably: the fence.

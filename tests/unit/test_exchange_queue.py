@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_exchange_journal import file_size_limit
 
@@ -55,7 +55,23 @@ def test_messages_come_by_priority_then_age(opened: Queue) -> None:
     assert len({one.token for one in claims}) == len(claims)
 
 
+def test_a_coarse_server_clock_keeps_the_order_of_one_producer(
+    opened: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_in_the_same_second(path: Path, data: bytes) -> os.stat_result:
+        path.write_bytes(data)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        return path.stat()
+
+    monkeypatch.setattr(queue, "write_new", write_in_the_same_second)
+    order = ["c", "a", "d", "b"]
+    for key in order:
+        opened.put(key, {})
+    assert opened.keys("ready") == order
+
+
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
+@example(0.0, -0.0)
 def test_ranks_sort_as_priorities_fall(one: float, other: float) -> None:
     assert (names.rank(one) < names.rank(other)) == (one > other)
     assert (names.rank(one) == names.rank(other)) == (one == other)
