@@ -105,6 +105,6 @@ def _same(instance: object, truth: object) -> bool:
         for name, value in vars(truth).items():
             if not name.startswith("_") and (name not in attributes or attributes[name] != value):
                 return False
-    except RecursionError:  # a directory put inside itself equals nothing
+    except RecursionError:  # both hold a directory that was put inside itself: that equals nothing
         return False
     return True

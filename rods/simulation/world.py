@@ -110,8 +110,6 @@ def open_world(task: Task, *, withheld: Iterable[str] = ()) -> World:
 
 def _render(result: Any) -> str:
     """As BFCL's `execute_multi_turn_func_call`: text as it is, objects as JSON where possible, else `str`."""
-    if type(result) is str:
-        return result
     if type(result) is dict:
         try:
             return json.dumps(result)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rods.simulation.calls import CallError, ParsedMessage, ParseFailure, parse_message, validate
@@ -39,6 +39,7 @@ def refusal(name: str, **arguments: Any) -> str:
     return str(caught.value)
 
 
+@settings(deadline=None)  # machines under load
 @given(st.text(min_size=1), st.dictionaries(st.text(), JSON_VALUES, max_size=4))
 def test_a_written_call_is_read_back(name: str, arguments: dict[str, Any]) -> None:
     text = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
@@ -112,6 +113,7 @@ def test_endless_messages_are_cut_off() -> None:
     assert len(many) < 100
 
 
+@settings(deadline=None)  # machines under load
 @given(st.text() | st.text().map(wrap) | JSON_VALUES.map(lambda value: wrap(json.dumps(value))))
 def test_reading_never_raises(text: str) -> None:
     parsed = parse_message(text)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rods.config import RewardConfig, SimulationConfig
@@ -205,6 +205,14 @@ def test_a_directory_put_inside_itself_is_a_wrong_state() -> None:
     assert passed(episode) == [False]
 
 
+def test_a_ground_truth_with_a_directory_inside_itself_fails_without_an_exception() -> None:
+    calls = (call("mkdir", dir_name="b"), call("cp", source="b", destination="b"))
+    episode = session(task(Turn("Odd.", calls)))
+    episode.advance(message(*calls))
+    episode.advance("Done.")
+    assert passed(episode) == [False]
+
+
 def test_episodes_of_one_task_do_not_meet() -> None:
     first, second = session(TWO), session(TWO)
     first.advance(message(call("mkdir", dir_name="b"), call("rm", file_name="a.txt")))
@@ -228,6 +236,7 @@ WORDS = st.sampled_from(
 )
 
 
+@settings(deadline=None)  # machines under load
 @given(st.lists(st.lists(WORDS | st.text(), max_size=6).map("".join), min_size=1, max_size=12))
 def test_whatever_a_policy_says_the_episode_ends_in_order(messages: list[str]) -> None:
     episode = session(TWO, limit=1)
