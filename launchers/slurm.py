@@ -29,7 +29,8 @@ FAILED_STATES = ("FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED",
 # … unless the lead component is in one of these (Slurm is putting the whole job back).
 ALIVE_STATES = ("PENDING", "REQUEUED", "RUNNING")
 # Set inside a job or by a user's profile; sbatch prefers SBATCH_* to the text's own #SBATCH lines.
-INHERITED = re.compile(r"^(SLURM|SBATCH|SRUN|PMIX|PMI|SUBMITIT)_")
+# SLURM_CONF and SLURM_JWT say which cluster this is and who asks.
+INHERITED = re.compile(r"^(SLURM|SBATCH|SRUN|PMIX|PMI|SUBMITIT)_(?!(CONF|JWT)$)")
 
 
 class HetWatcher(SlurmInfoWatcher):

@@ -43,7 +43,8 @@ def run_role(run_dir: str, role: str, attempt: int) -> int:
 
 
 def _run(run: RunDir, role: str, attempt: int) -> int:
-    setproctitle(f"rods {role} {run.name}")
+    # No blanks: Slurm's proctrack/linuxproc misreads such a process and cannot end it any more.
+    setproctitle(f"rods-{role}:{run.name}")
     main = ROLES.get(role)
     snapshot.verify(run)
     snapshot.check_origin(run)

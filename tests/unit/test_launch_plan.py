@@ -102,10 +102,11 @@ def test_a_plan_shows_the_configuration_whole() -> None:
 def test_inherited_scheduler_variables_do_not_reach_the_submission(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLURM_JOB_ID", "SBATCH_PARTITION", "PMIX_RANK", "SRUN_CPUS_PER_TASK"):
         monkeypatch.setenv(name, "7")
-    monkeypatch.setenv("RODS_KEEP", "1")
+    for name in ("RODS_KEEP", "SLURM_CONF"):
+        monkeypatch.setenv(name, "1")
     with slurm.scrubbed_environment():
         left = {name for name in os.environ if name.startswith(("SLURM_", "SBATCH_", "PMIX_", "SRUN_"))}
-        assert not left
+        assert left == {"SLURM_CONF"}  # without it sbatch does not find its cluster
         assert os.environ["RODS_KEEP"] == "1"
     assert os.environ["SLURM_JOB_ID"] == "7"
 

@@ -209,8 +209,12 @@ def test_a_second_interrupt_ends_roles_that_do_not_listen(launched: Launched) ->
     assert_nothing_left(run)
 
 
-def test_an_interrupt_at_the_terminal_reaches_the_supervisor_alone(launched: Launched) -> None:
+def test_roles_have_a_name_and_a_session_of_their_own(launched: Launched) -> None:
     run, process = launched("until stopped", "until stopped")
+    for role in ("train", "synthesis"):
+        name = Path(f"/proc/{pid_of(run, role)}/comm").read_text().strip()
+        assert name.startswith("rods-")
+        assert " " not in name, "Slurm's proctrack/linuxproc cannot end a process with a blank in its name"
     assert {os.getsid(pid_of(run, role)) for role in ("train", "synthesis")}.isdisjoint(
         {os.getsid(process.pid)}
     )
