@@ -29,6 +29,7 @@ MAX_CALLS = 64  # in one message; the longest turn of BFCL has 34
 MAX_STRING_CHARS = 100_000
 MAX_INTEGER_BITS = 2_048  # twice the range of a double
 MAX_DEPTH = 16
+MAX_ITEMS = 10_000  # of one list or object
 
 
 class CallError(RodsError):
@@ -104,13 +105,15 @@ def check_value(value: Any, depth: int = 0) -> None:
     """Refuse what JSON cannot carry or a simulator should not meet.
 
     Raises:
-        CallError: non-finite numbers, lone surrogates, very long strings or integers, deep nesting.
+        CallError: non-finite numbers, lone surrogates, very long strings, integers or lists, deep nesting.
     """
     if isinstance(value, str):
         _check_string(value)
     elif isinstance(value, (Mapping, list, tuple)):
         if depth >= MAX_DEPTH:
             raise CallError(f"the arguments are nested more than {MAX_DEPTH} levels deep")
+        if len(value) > MAX_ITEMS:
+            raise CallError(f"a list of {len(value)} items is too long; at most {MAX_ITEMS}")
         if isinstance(value, Mapping):
             for key in value:
                 _check_string(key)

@@ -176,6 +176,7 @@ def test_a_refusal_says_what_would_be_right() -> None:
         ("add", {"a": float("nan"), "b": 1}),
         ("add", {"a": 1 << 5000, "b": 1}),
         ("echo", {"content": "x" * 10_000_000}),
+        ("mean", {"numbers": [1] * 100_000}),
         ("echo", {"content": "\ud800"}),
         ("echo", {"content": "a", "\udfff": "b"}),
     ],
