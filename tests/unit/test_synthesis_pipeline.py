@@ -17,10 +17,10 @@ from rods import tasks
 from rods.config import SynthesisConfig, TasksConfig
 from rods.simulation.session import open_world
 from rods.synthesis import filters
-from rods.synthesis.agents import Arguments, Judgement, Patch, RefineClass, StatePatch
+from rods.synthesis.agents import Arguments, Judgement, Patch, Query, RefineClass, StatePatch
 from rods.synthesis.pipeline import Outcome, Pipeline
 from rods.synthesis.scripted import build
-from rods.tasks.model import Origin, Task, TaskType
+from rods.tasks.model import Call, Origin, Task, TaskType, Turn
 from rods.tasks.profile import profile
 
 
@@ -126,6 +126,28 @@ def test_a_variant_too_far_from_the_seeds_profile_is_refused() -> None:
     outcome = run(Answers(planner=plan(["wc"], ["wc"])), max_profile_distance=0.01)
     assert outcome.tasks == ()
     assert set(outcome.errors) == {"func_sample_failed"}
+
+
+def test_a_variant_that_lost_the_seeds_flow_is_refused() -> None:
+    """The shape is the seed's, but no call uses what another returned: only execution shows that."""
+    count = Call("wc", {"file_name": "notes.txt", "mode": "c"})
+    write = Call("echo", {"content": "7", "file_name": "notes.txt"})
+    seed = replace(
+        seed_task(), turns=(Turn("Write the number of its characters into notes.txt.", (count, write)),)
+    )
+    texts = {
+        "wc": {"file_name": "notes.txt", "mode": "l"},
+        "echo": {"content": "new", "file_name": "notes.txt"},
+    }
+    backend = Answers(
+        planner=plan(["wc", "echo"]),
+        arguments=lambda inputs: Arguments(arguments=texts[inputs["function"]]),
+        query=Query(text="Count the lines of notes.txt and write 'new' into it."),
+    )
+    outcome = run(backend, seed)
+    assert outcome.errors == {"conversation_construct_failed": 3}
+    assert "Φ is 0.35 from the seed's, allowed 0.25" in outcome.reason
+    assert len(run(backend, seed, max_profile_distance=0.4).tasks) == 1
 
 
 def test_a_seed_without_calls_is_dropped_with_a_reason() -> None:
