@@ -19,6 +19,9 @@ import torch.distributed as dist
 from rods.config import TrainingConfig
 from rods.errors import RodsError
 
+# Beforehand: transformers may be the first to import DeepSpeed, whose first words are a warning.
+logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.ERROR)
+
 _LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _BUCKET_ELEMENTS = 50_000_000  # DeepSpeed's default of 5e8 reserves 2 GB a buffer
 
@@ -45,8 +48,9 @@ def start() -> torch.device:
         accelerator.set_device(int(os.environ["LOCAL_RANK"]))
     if not dist.is_initialized():
         _join(backend)
-    # Only DeepSpeed's inference kernels use this extension; asking for it costs 44 s of compilation.
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    # Read by the communication backend alone, to compile (44 s) a kernel that only inference uses. Left unset,
+    # the table is filled by probing with the compiler.
+    deepspeed.ops.__compatible_ops__ = {}
     deepspeed.init_distributed(dist_backend=backend, auto_mpi_discovery=False, verbose=False)
     return torch.device(accelerator.current_device_name())
 
@@ -124,16 +128,9 @@ def _join(backend: str) -> None:
 
 
 def _deepspeed() -> ModuleType:
-    """DeepSpeed, imported with its warnings (about missing GPUs, mostly) filtered out beforehand."""
-    logger = logging.getLogger("DeepSpeed")
-    if _errors_only not in logger.filters:
-        logger.addFilter(_errors_only)
+    """DeepSpeed, imported late: loading it takes seconds and talks about missing GPUs."""
     # DeepSpeed calls collectives by names that newer versions of torch warn about, at every step.
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed.c10d_logger")
     import deepspeed
 
     return deepspeed
-
-
-def _errors_only(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.ERROR
