@@ -211,7 +211,8 @@ def test_attempts_and_manifest_grow(tmp_path: Path) -> None:
     assert [run.next_attempt(), run.next_attempt()] == [1, 2]
     (run.attempts / "notes").mkdir()
     assert run.last_attempt() == 2
-    assert run.attempt_dir(2).is_dir()
+    assert run.next_attempt() == 3
+    assert run.attempt_dir(3).is_dir()
     assert run.journal_file("train", 2).name == "train-0002.log"
     run.update_manifest(code="hash")
     manifest = RunDir.open(run.path).read_manifest()

@@ -160,11 +160,11 @@ def test_a_missing_journal_is_an_error_and_a_late_one_is_awaited(tmp_path: Path)
 
 
 def test_all_journals_come_by_writer_then_attempt_as_a_number(tmp_path: Path) -> None:
-    for name in ("train-10000", "train-0002", "synthesis-0001", "train-0001"):
+    for name in ("train-10", "train-9", "synthesis-0001", "train-0001"):
         write(tmp_path / f"{name}.log", [{"from": name}])
     (tmp_path / "train-0001.log.torn").write_bytes(b"rest")
     order = [record["from"] for record in journal.read_all(tmp_path)]
-    assert order == ["synthesis-0001", "train-0001", "train-0002", "train-10000"]
+    assert order == ["synthesis-0001", "train-0001", "train-9", "train-10"]
     assert [record["from"] for record in journal.read_all(tmp_path, "synthesis")] == ["synthesis-0001"]
     (tmp_path / "notes.log").touch()
     with pytest.raises(JournalError, match=r"notes\.log"):
