@@ -74,8 +74,8 @@ class Learner:
             sampled_tokens. Means are over sampled tokens; loss and grad_norm over optimizer steps.
 
         Raises:
-            BatchError, LossError: rollouts that cannot be trained on; nothing has changed.
-            DivergedError: a loss or gradient that is not finite.
+            BatchError, LossError: rollouts that cannot be trained on; the weights are untouched.
+            DivergedError: a loss or gradient norm that is not finite.
         """
         batch.check(rollouts, advantages, self.training.micro_batch_tokens)
         minis = batch.plan(
