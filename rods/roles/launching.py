@@ -14,6 +14,7 @@ from rich.console import Console
 from launchers import local, resume, slurm, snapshot
 from launchers.plan import Plan
 from launchers.resources import resources
+from rods import model_path
 from rods.config import Config, LaunchMode
 from rods.errors import RodsError
 from rods.exchange import stop
@@ -31,8 +32,7 @@ def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
         RodsError: refused; nothing was started.
     """
     console = Console()
-    if config.cluster.kind == "slurm":
-        slurm.check_available()
+    _check_place(config)
     run = _open_or_create(config, plan, overrides)
     attempt = run.next_attempt()
     stop.clear_stale(run, attempt)
@@ -84,6 +84,14 @@ def conclude(run: RunDir, outcome: Outcome, console: Console) -> None:
     if outcome.exit_code:
         overrides = shlex.join(run.read_manifest().get("overrides", []))
         say(f"to continue:   python launch.py {overrides} launch.resume={run.path}")
+
+
+def _check_place(config: Config) -> None:
+    """What can be refused before a run directory is made: no Slurm here, or no model files for a local run."""
+    if config.cluster.kind == "slurm":
+        slurm.check_available()
+    else:
+        model_path.resolve(config.model.path)
 
 
 def _open_or_create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:

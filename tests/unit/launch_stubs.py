@@ -77,6 +77,19 @@ def stub_run(tmp_path: Path, train: str, synthesis: str, config: Config | None =
     return run
 
 
+def write_srun(folder: Path) -> None:
+    """A stand-in for srun: drops its own options and runs each component's command, one after another."""
+    srun = folder / "srun"
+    srun.write_text(
+        "#!/bin/bash\n"
+        'shift\nargs=()\nfor a in "$@" :; do\n'
+        'if [ "$a" != : ]; then args+=("$a"); continue; fi\n'
+        'while [[ "${args[0]}" == --* ]]; do args=("${args[@]:1}"); done\n'
+        '"${args[@]}" || exit; args=()\ndone\n'
+    )
+    srun.chmod(0o755)
+
+
 def pid_of(run: RunDir, role: str, attempt: int = 1) -> int:
     """The process id that a stub role noted."""
     return int((run.path / f"{role}-{attempt}.pid").read_text())

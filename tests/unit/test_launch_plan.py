@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from launch_stubs import write_srun
 
 from launchers import plan, slurm
 from launchers.errors import LaunchError
@@ -64,15 +65,7 @@ def test_bash_can_read_the_batch_text(config: Config) -> None:
 def test_the_tasks_start_with_their_role_attempt_and_log(tmp_path: Path) -> None:
     """The text is run by bash with a stand-in for srun that starts each het component's command in turn."""
     run = tmp_path / "run of golden"
-    srun = tmp_path / "srun"
-    srun.write_text(
-        "#!/bin/bash\n"
-        'shift\nargs=()\nfor a in "$@" :; do\n'
-        'if [ "$a" != : ]; then args+=("$a"); continue; fi\n'
-        'while [[ "${args[0]}" == --* ]]; do args=("${args[@]:1}"); done\n'
-        '"${args[@]}"; args=()\ndone\n'
-    )
-    srun.chmod(0o755)
+    write_srun(tmp_path)
     task = "printenv RODS_ROLE RODS_ATTEMPT PYTHONPATH"
     config = replace(PAPER, cluster=replace(CLUSTER, setup=()))
     text = slurm.sbatch_text(config, run, 3, folder=tmp_path, command=task)
