@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
+from rods.errors import RodsError
 from rods.warmstart import model as tiny
 from rods.warmstart import tokenizer as bpe
 from rods.warmstart.batches import Row, alternate, copy_drills, mixed_episodes, solved_episodes
@@ -29,7 +30,13 @@ _DRILL_SHARE = 0.3
 Report = Callable[[dict[str, Any]], None]
 
 
-def run(out: Path, stage1_tokens: int, stage2_tokens: int, seed: int, threads: int, report: Report) -> None:
+class RecipeError(RodsError):
+    """Budgets or threads that no training can have."""
+
+
+def run(
+    out: Path, stage1_tokens: int, stage2_tokens: int, seed: int, threads: int, report: Report
+) -> tuple[int, int]:
     """Fit the tokenizer, train both stages, write the checkpoint (model, tokenizer, configuration) to `out`.
 
     The result depends on the budgets, the seed and the arithmetic of the machine, not on its speed.
@@ -41,7 +48,18 @@ def run(out: Path, stage1_tokens: int, stage2_tokens: int, seed: int, threads: i
         seed: of everything random.
         threads: torch's CPU threads.
         report: receives a JSON-able record now and then: stage and the fields of `Progress`.
+
+    Returns:
+        number of parameters (tied ones once) and of tokens in the vocabulary.
+
+    Raises:
+        RecipeError: a negative budget, or no thread.
     """
+    if min(stage1_tokens, stage2_tokens) < 0 or threads < 1:
+        raise RecipeError(
+            f"warm start: expected budgets of 0 or more tokens and at least one thread, found {stage1_tokens}, "
+            f"{stage2_tokens} and {threads}"
+        )
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
     out.mkdir(parents=True, exist_ok=True)
@@ -55,6 +73,7 @@ def run(out: Path, stage1_tokens: int, stage2_tokens: int, seed: int, threads: i
         rng = random.Random(f"warm start {name} {seed}")
         train(model, stage(tokenizer, rng), tokens, rng, _tagged(report, name))
     tiny.export(model, out)
+    return model.num_parameters(), tokenizer.get_vocab_size()
 
 
 def solved_stage(tokenizer: Tokenizer, rng: random.Random) -> Callable[[float], Iterator[Row]]:
