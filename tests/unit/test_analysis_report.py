@@ -1,0 +1,219 @@
+"""The report against a small journal whose numbers are worked out by hand, and against hostile content."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+import yaml
+
+from analysis import report, tables
+from analysis.load import NothingToReportError, load
+from rods.config import BoundaryConfig, Config, ModelConfig, SynthesisConfig
+from rods.exchange.journal import JournalWriter
+from rods.exchange.lineage import continuation
+from rods.exchange.rundir import NotARunDirError, RunDir
+
+HOSTILE = "<script>document.title='owned'</script>"
+
+
+def event(name, step, epoch, **rest):
+    return {"name": name, "step": step, "epoch": epoch, **rest}
+
+
+def seed(step, epoch, task, mean):
+    return event(
+        "seed_emitted",
+        step,
+        epoch,
+        task_id=task,
+        seed_id="a",
+        type="base",
+        mean=mean,
+        phi=1.0,
+        key=f"{step}-{task}",
+    )
+
+
+EVENTS = [
+    event("run_started", 0, 0, fingerprint="f", seed=0),
+    event("evaluation_done", 0, 0, split="heldout", mode="sampled", mean=0.5, by_kind={"view": 0.5}, count=4),
+    event(
+        "evaluation_done", 0, 0, split="heldout", mode="greedy", mean=0.75, by_kind={"view": 0.75}, count=4
+    ),
+    event("epoch_started", 0, 1, active=2),
+    event("group_observed", 1, 1, task_id="a", rewards=[0.0, 1.0]),
+    event("group_observed", 1, 1, task_id="b", rewards=[1.0, 1.0]),
+    seed(1, 1, "a", 0.5),
+    event(
+        "variant_arrived",
+        1,
+        1,
+        task_id="a~1",
+        seed_id="a",
+        type="base",
+        kind="view",
+        key="1-a",
+        index=0,
+        content_id="x",
+    ),
+    event("variant_refused", 1, 1, task_id="a~2", key="1-a", reason="duplicate_content"),
+    event("seed_closed", 1, 1, key="1-a", outcome="published", reason=""),
+    event("epoch_finished", 1, 1),
+    event("variant_injected", 1, 2, task_id="a~1"),
+    event("epoch_started", 1, 2, active=3),
+    event("group_observed", 2, 2, task_id="a~1", rewards=[0.0, 0.25]),
+    event("group_observed", 2, 2, task_id="b", rewards=[1.0, 0.5]),
+    seed(2, 2, "b", 0.75),
+    event("task_retired", 2, 2, task_id="a~1", reason="burn_in", mean=0.125),
+    event("seed_closed", 2, 2, key="2-b", outcome="dropped", reason=HOSTILE),
+    event("epoch_finished", 2, 2),
+    event("evaluation_done", 2, 2, split="heldout", mode="sampled", mean=0.6, by_kind={"view": 0.6}, count=4),
+    event("evaluation_done", 2, 2, split="heldout", mode="greedy", mean=0.8, by_kind={"view": 0.8}, count=4),
+    event("run_finished", 2, 2),
+]
+
+
+def make_run(tmp_path, events, **sections):
+    run = RunDir.create(tmp_path, "report", "0" * 64)
+    config = Config(boundary=BoundaryConfig(), **sections).to_dict()
+    config["launch"]["mode"] = str(config["launch"]["mode"])
+    config["training"]["adam_betas"] = list(config["training"]["adam_betas"])
+    config["cluster"]["setup"] = list(config["cluster"]["setup"])
+    run.config_file.write_text(yaml.safe_dump(config))
+    with JournalWriter(run.journal_file("train", 1), fsync=False) as journal:
+        for record in [continuation(0), *events]:
+            journal.append(record)
+    return run.path
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    return make_run(tmp_path, EVENTS)
+
+
+def test_the_funnel_counts_every_stage(run_dir):
+    funnel = tables.funnel(load(run_dir))
+    assert funnel == tables.Funnel(
+        seeds_emitted=2,
+        seeds_published=1,
+        seeds_dropped=1,
+        seeds_expired=0,
+        seeds_open=0,
+        variants_arrived=1,
+        variants_refused={"duplicate_content": 1},
+        variants_injected=1,
+        variants_sampled=1,
+        variants_retired={"burn_in": 1},
+    )
+
+
+def test_zones_pool_and_variance(run_dir):
+    data = load(run_dir)
+    assert tables.zones_by_epoch(data) == {
+        1: {"hard": 0, "boundary": 1, "mastered": 1},
+        2: {"hard": 1, "boundary": 1, "mastered": 0},
+    }
+    assert tables.pool_by_epoch(data) == [tables.PoolRow(1, 2, 0), tables.PoolRow(2, 2, 1)]
+    variance = {row.zone: (row.groups, row.variance) for row in tables.variance_by_zone(data)}
+    assert variance["boundary"] == (2, pytest.approx((0.25 + 0.0625) / 2))
+    assert variance["mastered"] == (1, 0.0)
+    assert variance["hard"] == (1, pytest.approx(0.015625))
+
+
+def test_a_variants_way_from_seed_to_end(run_dir):
+    (chain,) = tables.chains(load(run_dir))
+    assert chain == tables.Chain("a~1", "a", 1, 1, 0.5, 1, 2, 2, 0.125, "retired in epoch 2: burn_in")
+    assert tables.first_means(load(run_dir)) == [0.125]
+
+
+def test_the_band_of_a_zone_includes_its_ends(tmp_path):
+    means = {"low": [0.2, 0.2], "high": [0.85, 0.85], "under": [0.1, 0.2], "over": [0.9, 0.85]}
+    groups = [event("group_observed", 1, 1, task_id=name, rewards=rewards) for name, rewards in means.items()]
+    data = load(make_run(tmp_path, groups))
+    assert [group.zone for group in data.groups] == ["boundary", "boundary", "hard", "mastered"]
+
+
+def test_the_page_is_self_contained_and_holds_the_numbers(run_dir):
+    paths = report.build(run_dir)
+    page = paths.html.read_text()
+    assert {plot.name for plot in paths.plots} == {"reward.png", "zones.png", "pool.png", "variance.png"}
+    assert all(plot.read_bytes().startswith(b"\x89PNG") for plot in paths.plots)
+    assert page.count("data:image/png;base64,") == 4
+    assert not re.search(r"(src|href)=\"(?!data:)", page)
+    for text in ("temperature 1", "greedy", "0.800", "duplicate_content 1", "burn_in 1", "a~1"):
+        assert text in page
+
+
+def test_text_from_a_run_is_escaped(tmp_path):
+    events = [
+        *EVENTS[:7],
+        event(
+            "variant_arrived",
+            1,
+            1,
+            task_id=HOSTILE,
+            seed_id="a",
+            type="base",
+            kind="",
+            key="1-a",
+            index=0,
+            content_id="x",
+        ),
+        event("variant_refused", 1, 1, task_id="a~2", key="1-a", reason=HOSTILE),
+        event("epoch_finished", 1, 1),
+        event("variant_injected", 1, 2, task_id=HOSTILE),
+        event("epoch_started", 1, 2, active=3),
+        event("group_observed", 2, 2, task_id=HOSTILE, rewards=[0.0, 0.25]),
+    ]
+    page = report.build(make_run(tmp_path, events, model=ModelConfig(path=HOSTILE))).html.read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_a_run_without_synthesis_or_evaluation_has_a_report(tmp_path):
+    events = [EVENTS[0], EVENTS[3], EVENTS[4], EVENTS[5]]
+    page = report.build(make_run(tmp_path, events, synthesis=SynthesisConfig(enabled=False))).html.read_text()
+    assert "evaluated no held-out tasks" in page
+    assert "No variant has been trained on" in page
+    assert "not finished" in page
+
+
+def test_nothing_to_report_yet(tmp_path):
+    with pytest.raises(NothingToReportError, match="not journaled"):
+        load(make_run(tmp_path, []))
+
+
+def test_not_a_run_directory(tmp_path):
+    with pytest.raises(NotARunDirError):
+        report.build(tmp_path)
+
+
+class _Text(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tables = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "table":
+            self.tables.append(dict(attrs).get("id"))
+
+
+@pytest.mark.skipif(
+    shutil.which("chromium") is None, reason="chromium is not installed (make test installs it)"
+)
+def test_a_browser_renders_the_page(run_dir, tmp_path):
+    html = report.build(run_dir).html
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync"
+    flags += " --disable-background-networking --disable-component-update"
+    done = subprocess.run(
+        ["chromium", *flags.split(), f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", html.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    parser = _Text()
+    parser.feed(done.stdout)
+    assert {"evaluations", "funnel", "chains"} <= set(parser.tables)
