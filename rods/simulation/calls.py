@@ -19,6 +19,7 @@ from jsonschema.validators import extend
 
 from rods.errors import RodsError
 from rods.simulation.functions import FunctionDoc
+from rods.simulation.schemas import Predicate, compile_arguments
 from rods.tasks.model import Call
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
@@ -94,8 +95,10 @@ def validate(call: Call, docs: Mapping[str, FunctionDoc]) -> None:
         raise CallError(
             f"there is no function {_short(call.name)}; the available functions are: {', '.join(docs)}"
         )
+    quick, checker = _checkers(doc)
+    if quick(call.arguments):
+        return
     check_value(call.arguments)
-    checker = _checker(doc)
     if checker.is_valid(call.arguments):
         return
     raise CallError(f"{call.name}: {_explain(call.arguments, doc, checker)}. {_usage(doc)}")
@@ -227,20 +230,21 @@ def _is_integer(checker: Any, value: Any) -> bool:
 _Validator = extend(
     Draft202012Validator, type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
 )
-_CHECKERS: WeakKeyDictionary[FunctionDoc, Any] = WeakKeyDictionary()
+_CHECKERS: WeakKeyDictionary[FunctionDoc, tuple[Predicate, Any]] = WeakKeyDictionary()
 
 
-def _checker(doc: FunctionDoc) -> Any:
-    """The compiled schema of a function; unknown arguments are refused."""
-    checker = _CHECKERS.get(doc)
-    if checker is None:
+def _checkers(doc: FunctionDoc) -> tuple[Predicate, Any]:
+    """The quick test and the validator of a function's arguments; unknown arguments are refused."""
+    checkers = _CHECKERS.get(doc)
+    if checkers is None:
         properties = {
             name: _accepted(doc.class_name, name, schema)
             for name, schema in doc.parameters["properties"].items()
         }
-        checker = _Validator({**doc.parameters, "properties": properties, "additionalProperties": False})
-        _CHECKERS[doc] = checker
-    return checker
+        schema = {**doc.parameters, "properties": properties, "additionalProperties": False}
+        checkers = (compile_arguments(schema), _Validator(schema))
+        _CHECKERS[doc] = checkers
+    return checkers
 
 
 def _accepted(class_name: str, name: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:

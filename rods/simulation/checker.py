@@ -1,17 +1,18 @@
 """Whether a user turn was done: BFCL's state and response checks, turn by turn.
 
 The official checker stops at the first failed turn. Here every turn gets its verdict, since the progress
-reward counts them; the ground truth goes on in a world of its own, whatever the policy did.
+reward counts them; the ground truth goes its own way, whatever the policy did.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rods.errors import RodsError
-from rods.simulation.world import World, open_world
+from rods.simulation.truth import State, truth_of
+from rods.simulation.world import World
 from rods.tasks.model import Task
 
 
@@ -40,7 +41,7 @@ class TurnVerdict:
 
 
 class Judge:
-    """Holds the ground-truth world of one rollout and closes its turns in order.
+    """Closes the turns of one rollout in order, each against the ground truth.
 
     Args:
         task: with the ground-truth calls.
@@ -56,7 +57,7 @@ class Judge:
             raise JudgeError(f"empty_turn = {empty_turn!r}: expected envtuning or official")
         self._task = task
         self._empty_turn = empty_turn
-        self._world = open_world(task)
+        self._truth = truth_of(task)
         self._next = 0
 
     def close_turn(self, world: World, results_so_far: Sequence[str], called: bool) -> TurnVerdict:
@@ -72,15 +73,16 @@ class Judge:
         """
         if self._next >= len(self._task.turns):
             raise JudgeError(f"task {self._task.id}: all {len(self._task.turns)} turns are closed")
-        calls = self._task.turns[self._next].calls
+        truth = self._truth[self._next]
         self._next += 1
-        if not calls:
+        if not truth.results:
             return self._empty(called)
-        expected = [self._world.execute(call).text for call in calls]
         if not called:
             return TurnVerdict(state=False, response=False, judged=True)
         return TurnVerdict(
-            state=same_state(world, self._world), response=includes(results_so_far, expected), judged=True
+            state=same_state(world, truth.state),
+            response=includes(results_so_far, truth.results),
+            judged=True,
         )
 
     def _empty(self, called: bool) -> TurnVerdict:
@@ -89,22 +91,26 @@ class Judge:
         return TurnVerdict(state=not called, response=not called, judged=True)
 
 
-def same_state(world: World, truth: World) -> bool:
-    """Whether the public attributes of every simulator are equal, by `!=` as in BFCL; `_name` is private."""
-    return all(_same(world.instances[name], instance) for name, instance in truth.instances.items())
+def same_state(world: World, truth: State | None) -> bool:
+    """Whether the public attributes of every simulator equal the ground truth's, by `!=` as in BFCL."""
+    if truth is None:
+        return False
+    return all(_same(vars(world.instances[name]), attributes) for name, attributes in truth.items())
 
 
 def includes(results: Sequence[str], expected: Sequence[str]) -> bool:
     """Whether `expected` is a sub-multiset of `results`, in any order."""
-    return Counter(expected) <= Counter(results)
-
-
-def _same(instance: object, truth: object) -> bool:
-    attributes = vars(instance)
+    left = list(results)
     try:
-        for name, value in vars(truth).items():
-            if not name.startswith("_") and (name not in attributes or attributes[name] != value):
-                return False
-    except RecursionError:  # both hold a directory that was put inside itself: that equals nothing
+        for text in expected:
+            left.remove(text)
+    except ValueError:
         return False
     return True
+
+
+def _same(attributes: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
+    try:
+        return all(name in attributes and attributes[name] == value for name, value in truth.items())
+    except RecursionError:  # a directory that was put inside itself equals nothing
+        return False

@@ -52,6 +52,11 @@ def documentation(classes: Sequence[str]) -> dict[str, FunctionDoc]:
         UnknownClassError: a class that is not simulated.
         BfclMissingError: bfcl-eval is not installed.
     """
+    return dict(_documentation(tuple(classes)))
+
+
+@cache
+def _documentation(classes: tuple[str, ...]) -> dict[str, FunctionDoc]:
     return {doc.name: doc for class_name in classes for doc in _class_documentation(class_name)}
 
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
+from functools import cache
 from types import FunctionType
 from typing import Any
 
@@ -25,6 +26,7 @@ TODAY = datetime(2024, 9, 1, 10, 30)
 """The date of every world, that of BFCL's trading simulator: results do not depend on the day of a run."""
 
 
+_NOTHING = nullcontext()
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
@@ -40,7 +42,8 @@ def new_instance(class_name: str, scenario: Any, long_context: bool) -> Any:
         ScenarioError: the simulator does not accept the scenario.
     """
     instance = simulator(class_name)()
-    if not hasattr(instance, "_load_scenario"):
+    load = _loader(class_name)
+    if load is None:
         return instance
     if not isinstance(scenario, Mapping):
         raise ScenarioError(f"scenario of {class_name}: expected an object, found {type(scenario).__name__}")
@@ -49,7 +52,7 @@ def new_instance(class_name: str, scenario: Any, long_context: bool) -> Any:
             f"scenario of {class_name}: random_seed is null, which would make results differ every time"
         )
     try:
-        instance._load_scenario(copy_json(scenario), long_context=long_context)
+        load(instance, copy_json(scenario), long_context=long_context)
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ScenarioError(f"scenario of {class_name}: the simulator refused it: {error!r}") from error
     if long_context and class_name == "TravelAPI":
@@ -64,23 +67,17 @@ def method(instance: Any, class_name: str, name: str) -> Callable[..., Any]:
     Keep it for the instance's life: default arguments belong to the world and live with the returned object,
     since within one world the official simulators do share them between calls.
     """
-    function = getattr(type(instance), name)
-    shared = _SHARED.get((class_name, name))
-    if shared is None and not any(
-        isinstance(value, (list, dict, set)) for value in function.__defaults__ or ()
-    ):
-        bound: Callable[..., Any] = getattr(instance, name)
+    bound: Callable[..., Any] = getattr(instance, name)
+    if not _reaches_out(class_name, name):
         return bound
-    scope = sys.modules[function.__module__].__dict__
-    scope = {**scope, **shared(scope)} if shared else scope
-    defaults = copy.deepcopy(function.__defaults__)
-    private = FunctionType(function.__code__, scope, function.__name__, defaults, function.__closure__)
-    return private.__get__(instance)
+    shared = _SHARED.get((class_name, name))
+    own = shared(sys.modules[type(instance).__module__].__dict__) if shared else {}
+    return _rebuilt(getattr(type(instance), name), own).__get__(instance)
 
 
 def contained(class_name: str) -> AbstractContextManager[None]:
     """Around a call and the rendering of its result: fresh numeric settings, restored afterwards."""
-    return _numeric_settings() if class_name == "MathAPI" else nullcontext()
+    return _numeric_settings() if class_name == "MathAPI" else _NOTHING
 
 
 def copy_json(value: Any) -> Any:
@@ -88,11 +85,38 @@ def copy_json(value: Any) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
+    # The test for scalars is repeated here since a call costs more than the copy of most values.
     if kind is dict:
-        return {key: copy_json(item) for key, item in value.items()}
+        return {key: item if type(item) in _SCALARS else copy_json(item) for key, item in value.items()}
     if kind is list:
-        return [copy_json(item) for item in value]
+        return [item if type(item) in _SCALARS else copy_json(item) for item in value]
     return copy.deepcopy(value)
+
+
+@cache
+def _loader(class_name: str) -> FunctionType | None:
+    """What loads a scenario into an instance; None for a simulator without state.
+
+    The simulators deep-copy their whole default state each time, which was most of the time that it took to
+    make a world. Theirs is JSON data (and one empty directory), so the quick copy gives the same.
+    """
+    function = getattr(simulator(class_name), "_load_scenario", None)
+    return function and _rebuilt(function, {"deepcopy": copy_json})
+
+
+@cache
+def _reaches_out(class_name: str, name: str) -> bool:
+    defaults = getattr(simulator(class_name), name).__defaults__ or ()
+    mutable = any(isinstance(value, (list, dict, set)) for value in defaults)
+    return mutable or (class_name, name) in _SHARED
+
+
+def _rebuilt(function: FunctionType, own: Mapping[str, Any]) -> FunctionType:
+    """The same code with default arguments of its own and `own` in place of the module's globals."""
+    scope = sys.modules[function.__module__].__dict__
+    scope = {**scope, **own} if own else scope
+    defaults = copy.deepcopy(function.__defaults__)
+    return FunctionType(function.__code__, scope, function.__name__, defaults, function.__closure__)
 
 
 @contextmanager
