@@ -104,7 +104,7 @@ class Engine(Protocol):
         """Replace all weights (Hugging Face names, `lm_head.weight` even when tied), forget cached prefixes.
 
         Raises:
-            WeightsError: a tensor is missing, unknown or of another shape.
+            WeightsError: a tensor is missing, unknown or of another shape; build another engine then.
             RequestError: requests are in flight.
         """
 

@@ -24,11 +24,11 @@ from rods.rollout.engine import (
     Request,
     RequestError,
     Sampling,
-    WeightsError,
     check_request,
     check_sequences,
 )
 from rods.rollout.row_cache import ATTENTION, RowCache, Window
+from rods.rollout.weights import checked
 
 _CHUNK_SHARE = 0.25  # of the rows with work must wait with tokens to feed before decoding pauses for a chunk
 _CHUNK_TOKENS = 8192  # padded tokens of one chunk
@@ -126,8 +126,12 @@ class HfEngine:
     def update_weights(self, weights: Iterable[tuple[str, torch.Tensor]], version: int) -> None:
         """See `Engine.update_weights`."""
         self._refuse_in_flight("update_weights")
-        copy_weights(self._policy, weights)
         self._rows.clear()
+        own = self._policy.state_dict()
+        expected = {name: tensor.shape for name, tensor in own.items()}
+        with torch.no_grad():
+            for name, tensor in checked(weights, expected):
+                own[name].copy_(tensor)
         self.version = version
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
@@ -279,28 +283,4 @@ def _check_attention(policy: PreTrainedModel) -> None:
         raise UnsupportedModelError(
             f"engine hf: expected full attention in every layer by {ATTENTION!r}, found {sorted(kinds)} "
             f"by {policy.config._attn_implementation!r}; set rollout.engine=vllm for this model"
-        )
-
-
-def copy_weights(policy: PreTrainedModel, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """Copy tensors into `policy` by name.
-
-    Raises:
-        WeightsError: a tensor is missing, unknown or of another shape; the policy may then be half updated.
-    """
-    own = policy.state_dict()
-    missing = set(own)
-    for name, tensor in weights:
-        if name not in own:
-            raise WeightsError(f"weights: unknown tensor {name!r}; the model has {len(own)} others")
-        if tensor.shape != own[name].shape:
-            raise WeightsError(
-                f"weights: {name!r} has shape {tuple(tensor.shape)}, expected {tuple(own[name].shape)}"
-            )
-        with torch.no_grad():
-            own[name].copy_(tensor)
-        missing.discard(name)
-    if missing:
-        raise WeightsError(
-            f"weights: {len(missing)} tensors are missing, {sorted(missing)[0]!r} the first of them"
         )

@@ -10,8 +10,10 @@ of `torch.set_num_threads`. `build` undoes both, since the learner lives in the 
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,20 +23,13 @@ import torch
 from rods.config import ModelConfig, RolloutConfig
 from rods.errors import RodsError
 from rods.rollout.chat import end_token, load_tokenizer
-from rods.rollout.engine import (
-    Completion,
-    Request,
-    RequestError,
-    WeightsError,
-    check_request,
-    check_sequences,
-)
+from rods.rollout.engine import Completion, Request, RequestError, check_request, check_sequences
+from rods.rollout.weights import checked, shapes
 
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
     from vllm.v1.engine.llm_engine import LLMEngine
 
-_HEAD = "lm_head.weight"
 _GIB = 2**30
 _CPU_BATCH_TOKENS = 8192
 _ENVIRONMENT = {
@@ -81,7 +76,7 @@ def build(model_dir: Path, model: ModelConfig, rollout: RolloutConfig, seed: int
             **_placement(model, rollout),
         )
         core = LLMEngine.from_engine_args(arguments)
-    return VllmEngine(core, end, model.max_length)
+    return VllmEngine(core, end, model.max_length, shapes(str(model_dir)))
 
 
 def _placement(model: ModelConfig, rollout: RolloutConfig) -> dict[str, Any]:
@@ -104,15 +99,19 @@ class VllmEngine:
         core: vLLM's engine, in this process, without a tokenizer.
         end: id of the token that ends a message.
         max_length: most tokens of a sequence.
+        expected: shape of each tensor by name, see `weights.shapes`.
     """
 
     name = "vllm"
 
-    def __init__(self, core: LLMEngine, end: int, max_length: int) -> None:
+    def __init__(
+        self, core: LLMEngine, end: int, max_length: int, expected: Mapping[str, torch.Size]
+    ) -> None:
         self.max_length = max_length
         self.version = 0
         self._core: LLMEngine | None = core
         self._end = end
+        self._shapes = expected
         self._in_flight: set[str] = set()
 
     def submit(self, request: Request) -> None:
@@ -137,18 +136,16 @@ class VllmEngine:
     def update_weights(self, weights: Iterable[tuple[str, torch.Tensor]], version: int) -> None:
         """See `Engine.update_weights`."""
         self._refuse_in_flight("update_weights")
-        sent: set[str] = set()
+        running = self._running
         try:
-            self._running.collective_rpc("reload_weights", kwargs={"weights_iterator": _noted(weights, sent)})
-        except (KeyError, ValueError, AssertionError, AttributeError) as error:
-            raise WeightsError(
-                f"weights: vLLM refused a tensor ({error!r}); send what the model has"
-            ) from error
-        finally:
-            self._running.reset_prefix_cache()
-        # Without it vLLM keeps the old output head of a model with tied embeddings, and only logs a warning.
-        if _HEAD not in sent:
-            raise WeightsError(f"weights: 1 tensors are missing, {_HEAD!r}; send it even when it is tied")
+            running.collective_rpc(
+                "reload_weights", kwargs={"weights_iterator": checked(weights, self._shapes)}
+            )
+        except Exception:
+            # vLLM has emptied its parameters by now and would answer nonsense.
+            self.close()
+            raise
+        running.reset_prefix_cache()
         self.version = version
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
@@ -229,22 +226,18 @@ def _prompt_logprobs(output: RequestOutput) -> list[float]:
     return [row[token].logprob for row, token in zip(rows, tokens, strict=True) if row is not None]
 
 
-def _noted(
-    weights: Iterable[tuple[str, torch.Tensor]], names: set[str]
-) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, tensor in weights:
-        names.add(name)
-        yield name, tensor.detach()
-
-
 @contextmanager
 def _process_kept() -> Iterator[None]:
     """Undo what vLLM's start changes in the process, its own VLLM_ variables apart."""
     os.environ.update(_ENVIRONMENT)
+    # Before vLLM configures its logging, Python's last resort would print its warnings.
+    logging.getLogger("vllm").setLevel(logging.ERROR)
     environment = dict(os.environ)
     set_num_threads = torch.set_num_threads
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
     finally:
         torch.set_num_threads = set_num_threads
         for name in [name for name in os.environ if not name.startswith("VLLM_")]:

@@ -124,13 +124,6 @@ def test_new_weights_change_the_policy_and_keep_the_engines_equal(vllm: Engine, 
     assert found.token_ids == expected.token_ids != cached.token_ids
 
 
-def test_the_output_head_must_be_sent_even_when_tied(vllm: Engine, hf: Engine) -> None:
-    fresh = dict(random_policy.weights(random_policy.model(seed=1)))
-    del fresh["lm_head.weight"]
-    with pytest.raises(WeightsError, match=r"lm_head\.weight"):
-        vllm.update_weights(fresh.items(), version=1)
-
-
 def test_impossible_requests_are_refused(vllm: Engine, hf: Engine) -> None:
     with pytest.raises(RequestError, match="max_length = 96"):
         vllm.submit(request("a", [7] * MAX_LENGTH))
@@ -152,3 +145,13 @@ def test_starting_it_leaves_the_process_as_it_was(vllm: Engine) -> None:
     torch.set_num_threads(threads + 1)
     assert torch.get_num_threads() == threads + 1
     torch.set_num_threads(threads)
+
+
+def test_weights_that_do_not_fit_close_the_engine(vllm: Engine, hf: Engine) -> None:
+    """Last in this file: it ends the shared engine."""
+    partial = dict(random_policy.weights(random_policy.model(seed=1)))
+    del partial["lm_head.weight"]
+    with pytest.raises(WeightsError, match=r"lm_head\.weight"):
+        vllm.update_weights(partial.items(), version=1)
+    with pytest.raises(RequestError, match="closed"):
+        vllm.submit(request("a", [7]))
