@@ -41,6 +41,8 @@ def panel(state: RunState) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
+    total = state.steps_total or 1
+    table.add_row("", ProgressBar(total=total, completed=min(state.step or 0, total), width=60))
     table.add_row("epoch", f"{_or_dash(state.epoch)} of {_or_dash(state.epochs_total)}")
     table.add_row(
         "step", f"{_or_dash(state.step)} of {_or_dash(state.steps_total)}   eta {duration(state.eta_s)}"
@@ -53,10 +55,7 @@ def panel(state: RunState) -> RenderableType:
     table.add_row("roles", _roles(state))
     for evaluation in state.evaluations[-2:]:
         table.add_row("held out", _evaluation(evaluation))
-    bar = ProgressBar(
-        total=state.steps_total or 1, completed=min(state.step or 0, state.steps_total or 1), width=60
-    )
-    parts: list[RenderableType] = [bar, table]
+    parts: list[RenderableType] = [table]
     if state.sentence:
         parts.append(Text(state.sentence))
     title = Text.assemble(state.name, " · ", (state.status, _STYLES.get(state.status, "white")))
