@@ -156,6 +156,8 @@ class SimulationConfig:
 
     step_limit: int = 5  # assistant messages with calls per user turn; the next one ends the turn
     max_result_chars: int = 20000  # a longer tool result is cut, and says so
+    mcp: str = "replay"  # MCP classes: replay recordings | record: run the tasks' servers for what is not recorded
+    cassettes: str = ""  # folder of the recordings of MCP classes
 
 
 @dataclass(frozen=True)

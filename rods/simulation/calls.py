@@ -253,6 +253,8 @@ def _accepted(class_name: str, name: str, schema: Mapping[str, Any]) -> Mapping[
     That is null where None is the default, and text for ticket ids: BFCL documents integers, but has
     scenarios with ids like "ticket_001" (entry 173 of each type) that its ground truth calls.
     """
+    if not isinstance(schema.get("type"), str):  # MCP servers write unions; those are complete
+        return schema
     types = [schema["type"]]
     if "default" in schema and schema["default"] is None:
         types.append("null")
@@ -281,7 +283,15 @@ def _explain(arguments: Mapping[str, Any], doc: FunctionDoc, checker: Any) -> st
 def _usage(doc: FunctionDoc) -> str:
     required = set(doc.parameters.get("required", ()))
     parts = [
-        f"{name} ({schema['type']}{'' if name in required else ', optional'})"
+        f"{name} ({_type_name(schema)}{'' if name in required else ', optional'})"
         for name, schema in doc.parameters["properties"].items()
     ]
     return f"Arguments of {doc.name}: {', '.join(parts) or 'none'}"
+
+
+def _type_name(schema: Mapping[str, Any]) -> str:
+    """The type of an argument in words: "string", "integer or null"; "any" where the schema names none."""
+    kinds = schema.get("type")
+    if kinds is None:
+        kinds = [_type_name(option) for option in schema.get("anyOf", ())]
+    return kinds if isinstance(kinds, str) else " or ".join(kinds) or "any"

@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rods.config import SimulationConfig
 from rods.errors import RodsError
 from rods.simulation.truth import State, truth_of
 from rods.simulation.world import World
 from rods.tasks.model import Task
+
+_DEFAULTS = SimulationConfig()
 
 
 class JudgeError(RodsError):
@@ -47,17 +50,18 @@ class Judge:
         task: with the ground-truth calls.
         empty_turn: for turns whose ground truth is not to call: "envtuning" (an answer passes, a call fails)
             or "official" (not judged).
+        simulation: the run's settings.
 
     Raises:
         UnknownClassError, ScenarioError, BfclMissingError: as `World`.
     """
 
-    def __init__(self, task: Task, empty_turn: str) -> None:
+    def __init__(self, task: Task, empty_turn: str, simulation: SimulationConfig = _DEFAULTS) -> None:
         if empty_turn not in ("envtuning", "official"):
             raise JudgeError(f"empty_turn = {empty_turn!r}: expected envtuning or official")
         self._task = task
         self._empty_turn = empty_turn
-        self._truth = truth_of(task)
+        self._truth = truth_of(task, simulation)
         self._next = 0
 
     def close_turn(self, world: World, results_so_far: Sequence[str], called: bool) -> TurnVerdict:
@@ -95,7 +99,7 @@ def same_state(world: World, truth: State | None) -> bool:
     """Whether the public attributes of every simulator equal the ground truth's, by `!=` as in BFCL."""
     if truth is None:
         return False
-    return all(_same(vars(world.instances[name]), attributes) for name, attributes in truth.items())
+    return all(_same(world.simulators[name].attributes(), attributes) for name, attributes in truth.items())
 
 
 def includes(results: Sequence[str], expected: Sequence[str]) -> bool:
@@ -109,7 +113,9 @@ def includes(results: Sequence[str], expected: Sequence[str]) -> bool:
     return True
 
 
-def _same(attributes: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
+def _same(attributes: Mapping[str, Any] | None, truth: Mapping[str, Any]) -> bool:
+    if attributes is None:
+        return False
     try:
         return all(name in attributes and attributes[name] == value for name, value in truth.items())
     except RecursionError:  # a directory that was put inside itself equals nothing

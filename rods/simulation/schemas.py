@@ -41,9 +41,9 @@ def compile_arguments(parameters: Mapping[str, Any]) -> Predicate:
 
 
 def _compile(schema: Mapping[str, Any]) -> Predicate:
-    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    if not set(schema) <= {"type", "description", "default", "items"}:
+    if "type" not in schema or not set(schema) <= {"type", "title", "description", "default", "items"}:
         return _never
+    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     tests = [_array(schema) if name == "array" else _TESTS.get(name, _never) for name in types]
     return tests[0] if len(tests) == 1 else _any_of(tests)
 

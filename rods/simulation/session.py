@@ -88,9 +88,9 @@ class Session:
             raise SessionError(f"task {task.id}: a dialogue needs at least one user turn")
         self._task = task
         self._simulation = simulation
-        self._world = open_world(task, withheld=task.withheld)
+        self._world = open_world(task, withheld=task.withheld, simulation=simulation)
         self._world.restore(task.turns[0].restored)
-        self._judge = Judge(task, reward.empty_turn)
+        self._judge = Judge(task, reward.empty_turn, simulation)
         self._results: list[str] = []
         self._verdicts: list[TurnVerdict] = []
         self._codes: list[int] = []
@@ -120,12 +120,16 @@ class Session:
 
     def abandon(self) -> None:
         """There is no room for another message: the open turn and those after it stay without a verdict."""
-        self._finished = True
+        self._finish()
 
     def outcome(self) -> Outcome:
         """What happened so far."""
         calls = sum(code < 0 for code in self._codes)
         return Outcome(tuple(self._verdicts), tuple(self._codes), len(self._task.turns), calls)
+
+    def _finish(self) -> None:
+        self._finished = True
+        self._world.close()
 
     def _begin_turn(self) -> None:
         self._steps = 0
@@ -163,7 +167,7 @@ class Session:
         self._codes.append(int(verdict.passed))
         self._begin_turn()
         if len(self._verdicts) == len(self._task.turns):
-            self._finished = True
+            self._finish()
             return Advance((), None, (), True)
         turn = self._task.turns[len(self._verdicts)]
         restored = tuple(doc.to_tool() for doc in self._world.restore(turn.restored))

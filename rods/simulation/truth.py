@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import copy
 import marshal
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
+from rods.config import SimulationConfig
 from rods.simulation.isolation import copy_json
 from rods.simulation.world import World
 from rods.tasks.model import Call, Task, TaskType
@@ -31,22 +33,23 @@ class TruthTurn:
 
     Attributes:
         results: texts of its calls, in order.
-        state: of all classes after the turn; None when a directory contains itself, which equals nothing.
+        state: of all classes after the turn; None when it is not known, or a directory contains itself: that
+            equals nothing.
     """
 
     results: tuple[str, ...]
     state: State | None
 
 
-def truth_of(task: Task) -> tuple[TruthTurn, ...]:
+def truth_of(task: Task, simulation: SimulationConfig) -> tuple[TruthTurn, ...]:
     """The ground truth of `task`, turn by turn; computed once per content, not per task object.
 
     Raises:
-        UnknownClassError, ScenarioError, BfclMissingError: as `World`.
+        As `World`.
     """
     calls = [[(call.name, call.arguments) for call in turn.calls] for turn in task.turns]
     long_context = task.type is TaskType.LONG_CONTEXT
-    content: Any = (long_context, tuple(task.classes), task.initial_state, calls)
+    content: Any = (asdict(simulation), long_context, tuple(task.classes), task.initial_state, calls)
     try:
         # Version 2 writes values only; later ones also write which objects are shared.
         key = marshal.dumps(content, 2)
@@ -61,36 +64,39 @@ def _remembered(key: bytes) -> tuple[TruthTurn, ...]:
 
 
 def _run(
+    simulation: dict[str, Any],
     long_context: bool,
     classes: Sequence[str],
     initial_state: Mapping[str, Any],
     turns: Sequence[Sequence[tuple[str, Mapping[str, Any]]]],
 ) -> tuple[TruthTurn, ...]:
-    world = World(classes, initial_state, long_context=long_context)
-    state: dict[str, Mapping[str, Any]] | None = _snapshot(world, classes)
-    truth = []
+    settings = SimulationConfig(**simulation)
+    world = World(classes, initial_state, long_context=long_context, simulation=settings)
+    with closing(world):
+        return tuple(_play(world, turns))
+
+
+def _play(world: World, turns: Sequence[Sequence[tuple[str, Mapping[str, Any]]]]) -> Iterator[TruthTurn]:
+    state: dict[str, Mapping[str, Any]] | None = _snapshot(world, world.simulators)
     for calls in turns:
         results = tuple(world.execute(Call(name, arguments)).text for name, arguments in calls)
         touched = {world.docs[name].class_name for name, _ in calls if name in world.docs}
         changed = _snapshot(world, touched)
         state = None if state is None or changed is None else {**state, **changed}
-        truth.append(TruthTurn(results, state))
-    return tuple(truth)
+        yield TruthTurn(results, state)
 
 
-def _snapshot(world: World, classes: Sequence[str] | set[str]) -> dict[str, Mapping[str, Any]] | None:
+def _snapshot(world: World, classes: Iterable[str]) -> dict[str, Mapping[str, Any]] | None:
+    kept: dict[str, Mapping[str, Any]] = {}
     try:
-        return {
-            name: {key: _copy(value) for key, value in public_state(world.instances[name]).items()}
-            for name in classes
-        }
+        for name in classes:
+            attributes = world.simulators[name].attributes()
+            if attributes is None:
+                return None
+            kept[name] = {key: _copy(value) for key, value in attributes.items()}
     except RecursionError:
         return None
-
-
-def public_state(instance: object) -> dict[str, Any]:
-    """The attributes that BFCL compares: those whose name does not start with `_`. Not copied."""
-    return {name: value for name, value in vars(instance).items() if not name.startswith("_")}
+    return kept
 
 
 def _copy(value: Any) -> Any:

@@ -209,7 +209,7 @@ def test_using_a_long_context_world_leaves_the_modules_as_they_were() -> None:
     for doc in world.docs.values():
         if not doc.parameters["required"]:
             world.execute(Call(doc.name, {}))
-    for row in world.instances["TravelAPI"].credit_card_list.values():
+    for row in world.simulators["TravelAPI"].instance.credit_card_list.values():
         row["balance"] = -1
     assert module_constants() == before
 
