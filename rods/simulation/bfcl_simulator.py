@@ -58,12 +58,14 @@ class BfclSimulator:
                 return CallResult(f"Error during execution: {error}", True)
 
     def attributes(self) -> dict[str, Any]:
-        """The attributes that BFCL compares: those whose name does not start with `_`."""
-        return {name: value for name, value in vars(self.instance).items() if not name.startswith("_")}
+        """As `Simulator.attributes`: those of the instance, as BFCL compares them."""
+        return vars(self.instance)
 
     def state(self) -> dict[str, Any]:
         """The public attributes as JSON data; file trees have the form of BFCL's scenarios."""
-        return {name: _to_json(value) for name, value in self.attributes().items()}
+        return {
+            name: _to_json(value) for name, value in vars(self.instance).items() if not name.startswith("_")
+        }
 
     def snapshot(self) -> tuple[Call, ...]:
         """The calls so far: making them again is exact, also where methods keep state of their own."""

@@ -65,7 +65,8 @@ class Simulator(Protocol):
     def attributes(self) -> Mapping[str, Any] | None:
         """The state that decides whether a turn was done, by name, to be compared by `==`.
 
-        Not copied: read it before the next call. None when the state is not known, which equals nothing.
+        Names that start with `_` are private and not compared. Not copied: read it before the next call.
+        None when the state is not known, which equals nothing.
         """
 
     def state(self) -> dict[str, Any]:

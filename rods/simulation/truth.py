@@ -11,7 +11,7 @@ import copy
 import marshal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -49,7 +49,7 @@ def truth_of(task: Task, simulation: SimulationConfig) -> tuple[TruthTurn, ...]:
     """
     calls = [[(call.name, call.arguments) for call in turn.calls] for turn in task.turns]
     long_context = task.type is TaskType.LONG_CONTEXT
-    content: Any = (asdict(simulation), long_context, tuple(task.classes), task.initial_state, calls)
+    content: Any = (vars(simulation), long_context, tuple(task.classes), task.initial_state, calls)
     try:
         # Version 2 writes values only; later ones also write which objects are shared.
         key = marshal.dumps(content, 2)
@@ -93,7 +93,7 @@ def _snapshot(world: World, classes: Iterable[str]) -> dict[str, Mapping[str, An
             attributes = world.simulators[name].attributes()
             if attributes is None:
                 return None
-            kept[name] = {key: _copy(value) for key, value in attributes.items()}
+            kept[name] = {key: _copy(value) for key, value in attributes.items() if not key.startswith("_")}
     except RecursionError:
         return None
     return kept

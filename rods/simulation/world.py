@@ -104,12 +104,15 @@ def open_world(
 def _merged(simulators: Mapping[str, Simulator]) -> dict[str, FunctionDoc]:
     docs: dict[str, FunctionDoc] = {}
     for class_name, simulator in simulators.items():
-        clash = docs.keys() & simulator.docs.keys()
-        if clash:
-            other = docs[min(clash)].class_name
+        before = len(docs)
+        docs.update(simulator.docs)
+        if len(docs) != before + len(simulator.docs):
+            others = {
+                name: other for other in simulators for name in simulators[other].docs if other != class_name
+            }
+            clash = min(others.keys() & simulator.docs.keys())
             raise FunctionClashError(
-                f"{class_name} and {other} both have a function {min(clash)}: a task needs classes whose "
+                f"{class_name} and {others[clash]} both have a function {clash}: a task needs classes whose "
                 "functions have different names"
             )
-        docs.update(simulator.docs)
     return docs
