@@ -154,8 +154,10 @@ class RewardConfig:
 class SimulationConfig:
     """Where calls run."""
 
-    step_limit: int = 5  # assistant messages with calls per user turn; the next one ends the turn
+    step_limit: int = 5  # assistant messages with calls per user turn; `at_limit` says what comes next
     max_result_chars: int = 20000  # a longer tool result is cut, and says so
+    types: str = "schema"  # wrongly typed arguments are an error | official: are left to the simulator, as BFCL does
+    at_limit: str = "end_turn"  # the next message ends the turn unrun | force_quit: it runs and ends the episode
     mcp: str = "replay"  # MCP classes: replay recordings | record: run the tasks' servers for what is not recorded
     cassettes: str = ""  # folder of the recordings of MCP classes
 

@@ -37,6 +37,10 @@ class CallError(RodsError):
     """A call that contradicts the documentation of its function, or exceeds the simulation's limits."""
 
 
+class WrongTypeError(CallError):
+    """A call whose arguments have the right names and a wrong type."""
+
+
 @dataclass(frozen=True)
 class ParseFailure:
     """A tool call that could not be read, and why."""
@@ -88,7 +92,8 @@ def validate(call: Call, docs: Mapping[str, FunctionDoc]) -> None:
     An int is a number; a bool is neither; null is accepted where the documented default is None.
 
     Raises:
-        CallError: unknown function, missing, unknown or wrongly typed arguments, values beyond the limits.
+        CallError: unknown function, missing or unknown arguments, values beyond the limits.
+        WrongTypeError: a wrongly typed argument.
     """
     doc = docs.get(call.name)
     if doc is None:
@@ -101,7 +106,9 @@ def validate(call: Call, docs: Mapping[str, FunctionDoc]) -> None:
     check_value(call.arguments)
     if checker.is_valid(call.arguments):
         return
-    raise CallError(f"{call.name}: {_explain(call.arguments, doc, checker)}. {_usage(doc)}")
+    named = _misnamed(call.arguments, doc)
+    kind = CallError if named else WrongTypeError
+    raise kind(f"{call.name}: {named or _mistyped(call.arguments, checker)}. {_usage(doc)}")
 
 
 def check_value(value: Any, depth: int = 0) -> None:
@@ -263,13 +270,15 @@ def _accepted(class_name: str, name: str, schema: Mapping[str, Any]) -> Mapping[
     return {**schema, "type": types}
 
 
-def _explain(arguments: Mapping[str, Any], doc: FunctionDoc, checker: Any) -> str:
+def _misnamed(arguments: Mapping[str, Any], doc: FunctionDoc) -> str:
     missing = [name for name in doc.parameters.get("required", ()) if name not in arguments]
     if missing:
         return f"missing arguments: {', '.join(missing)}"
     unknown = [name for name in arguments if name not in doc.parameters["properties"]]
-    if unknown:
-        return f"unknown arguments: {_short(', '.join(unknown))}"
+    return f"unknown arguments: {_short(', '.join(unknown))}" if unknown else ""
+
+
+def _mistyped(arguments: Mapping[str, Any], checker: Any) -> str:
     error = next(checker.iter_errors(arguments))
     where = ".".join(str(part) for part in error.absolute_path)
     if error.validator == "type":

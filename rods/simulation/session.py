@@ -71,7 +71,8 @@ class Session:
     """One episode. A message with calls is one step; an answer ends the user's turn.
 
     After `simulation.step_limit` steps in a turn the next message with calls is not run: it ends the turn
-    (EnvTuning's code). Withheld functions do not exist until their turn restores them.
+    (EnvTuning's code); with `simulation.at_limit: force_quit` it is run and ends the episode (BFCL's runner).
+    Withheld functions do not exist until their turn restores them.
 
     Args:
         task: what the episode is about.
@@ -113,8 +114,10 @@ class Session:
         if self._finished:
             raise SessionError(f"task {self._task.id}: the session is finished; open a new one")
         parsed = parse_message(message)
-        if parsed.is_answer or self._steps >= self._simulation.step_limit:
+        if parsed.is_answer:
             return self._end_turn()
+        if self._steps >= self._simulation.step_limit:
+            return self._force_quit(parsed) if self._simulation.at_limit == "force_quit" else self._end_turn()
         self._steps += 1
         return Advance(self._run(parsed), None, (), False)
 
@@ -156,6 +159,12 @@ class Session:
     def _shorten(self, text: str) -> str:
         limit = self._simulation.max_result_chars
         return text if len(text) <= limit else f"{text[:limit]}… [cut: {len(text)} characters in all]"
+
+    def _force_quit(self, parsed: ParsedMessage) -> Advance:
+        observations = self._run(parsed)
+        self._end_turn()
+        self._finish()
+        return Advance(observations, None, (), True)
 
     def _end_turn(self) -> Advance:
         # A turn to be answered without a call fails on any attempt; elsewhere a call counts once it was read.

@@ -7,12 +7,14 @@ from typing import Any
 
 from rods.config import SimulationConfig
 from rods.errors import RodsError
-from rods.simulation.calls import CallError, validate
+from rods.simulation import calls, official_types
+from rods.simulation.calls import CallError
 from rods.simulation.functions import FunctionDoc
 from rods.simulation.simulator import CallResult, Opening, Simulator, open_simulator
 from rods.tasks.model import Call, Task, TaskType
 
 _DEFAULTS = SimulationConfig()
+_VALIDATORS = {"schema": calls.validate, "official": official_types.validate}
 
 
 class FunctionClashError(RodsError):
@@ -51,6 +53,7 @@ class World:
         }
         self._all_docs = _merged(self.simulators)
         self._withheld = frozenset(withheld)
+        self._validate = _VALIDATORS[simulation.types]
         self.docs: Mapping[str, FunctionDoc] = self._visible()
 
     def restore(self, names: Iterable[str]) -> tuple[FunctionDoc, ...]:
@@ -63,7 +66,7 @@ class World:
     def execute(self, call: Call) -> CallResult:
         """Run one call. Never raises for anything that the call contains: errors are results."""
         try:
-            validate(call, self.docs)
+            self._validate(call, self.docs)
         except CallError as error:
             return CallResult(f"Error during execution: {error}", True)
         return self.simulators[self.docs[call.name].class_name].call(call)

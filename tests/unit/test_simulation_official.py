@@ -1,37 +1,30 @@
-"""Our executor and checker beside BFCL's own, on all ground truths and on seeded mutations of them.
+"""Our executor and checker beside BFCL's own: ground truths, seeded trajectories, and BFCL's known leaks.
 
-BFCL's checker stops at the first failed turn and judges no turn whose ground truth is empty: compared on that
-basis. Its simulators leak between instances; what leaks is put back before each entry.
+`RODS_PARITY=100000` makes the nightly run of it; `python -m benchmarks.parity` prints the counts.
 """
 
 from __future__ import annotations
 
-import copy
-import json
-import random
-import re
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+pytest.importorskip("bfcl_eval")
+
+from benchmarks import parity
+from benchmarks.mutations import KINDS
+from benchmarks.official import LEAKS, Failure, OfficialChecker, read_entries
 from rods.config import TasksConfig
-from rods.simulation.checker import Judge
 from rods.simulation.session import open_world
 from rods.tasks import load
-from rods.tasks.bfcl_package import read_records
-from rods.tasks.model import Call, Task, TaskType
-
-checker = pytest.importorskip("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
-utils = pytest.importorskip("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils")
-posting = pytest.importorskip("bfcl_eval.eval_checker.multi_turn_eval.func_source_code.posting_api")
-extensions = pytest.importorskip("bfcl_eval.eval_checker.multi_turn_eval.func_source_code.long_context")
+from rods.tasks.bfcl import parse_call
+from rods.tasks.model import Task, TaskType, Turn
 
 pytestmark = pytest.mark.slow
 
-Turns = list[list[Call]]
-LEAKY = ("CREDIT_CARD_EXTENSION", "BOOKING_RECORD_EXTENSION")
-PRISTINE = {name: copy.deepcopy(getattr(extensions, name)) for name in LEAKY}
+TRAJECTORIES = int(os.environ.get("RODS_PARITY", "5000"))
 
 
 @pytest.fixture(scope="module")
@@ -42,144 +35,114 @@ def tasks() -> tuple[Task, ...]:
 
 @pytest.fixture(scope="module")
 def entries() -> dict[str, dict[str, Any]]:
-    found = {}
-    for kind in TaskType:
-        file = f"BFCL_v4_multi_turn_{kind.value}.json"
-        for entry, answer in zip(read_records(file), read_records(f"possible_answer/{file}"), strict=True):
-            found[entry["id"]] = {**entry, "ground_truth": answer["ground_truth"]}
-    return found
+    return read_entries()
 
 
-@pytest.fixture(autouse=True)
-def clean_modules() -> Iterator[None]:
-    yield
-    forget()
-
-
-def forget() -> None:
-    """Undo what the official simulators leave behind in their modules."""
-    posting.TwitterAPI.post_tweet.__defaults__ = ([], [])
-    for name, pristine in PRISTINE.items():
-        table = getattr(extensions, name)
-        table.clear()
-        table.update(copy.deepcopy(pristine))
-    for name in [name for name in vars(utils) if name.endswith("_instance")]:
-        delattr(utils, name)
-
-
-def official(entry: dict[str, Any], answers: Turns) -> tuple[int, str] | None:
-    """(index, kind) of the first turn that BFCL's checker fails; None when it is satisfied."""
-    forget()
-    texts = [[[as_python(call)] for call in turn] for turn in answers]
-    verdict = checker.multi_turn_checker(texts, entry["ground_truth"], entry, "", "differential")
-    if verdict["valid"]:
-        return None
-    kind = verdict["error_type"].removeprefix("multi_turn:")
-    if kind == "instance_state_mismatch":
-        return len(verdict["execution_result"]) - 1, "state"
-    turn = re.search(r"turn (\d+)", verdict["error_message"])
-    assert turn is not None
-    return int(turn[1]), {"empty_turn_model_response": "empty", "execution_response_mismatch": "response"}[
-        kind
-    ]
-
-
-def ours(task: Task, answers: Turns) -> tuple[int, str] | None:
-    world, judge = open_world(task), Judge(task, "official")
-    results: list[str] = []
-    for index, turn in enumerate(answers):
-        results += [world.execute(call).text for call in turn]
-        verdict = judge.close_turn(world, results, called=bool(turn))
-        if not verdict.passed:
-            return index, "empty" if not turn else "state" if not verdict.state else "response"
-    return None
-
-
-def as_python(call: Call) -> str:
-    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
-
-
-def truth(task: Task) -> Turns:
-    return [list(turn.calls) for turn in task.turns]
-
-
-def mutate(answers: Turns, rng: random.Random) -> Turns:
-    """One change: drop, duplicate, reorder, move, change an argument, or call something more."""
-    changed = [list(turn) for turn in answers]
-    filled = [turn for turn in changed if turn]
-    turn = rng.choice(filled)
-    index = rng.randrange(len(turn))
-    match rng.choice(("drop", "duplicate", "reorder", "move", "argument", "omit", "extra")):
-        case "drop":
-            del turn[index]
-        case "duplicate":
-            turn.insert(index, turn[index])
-        case "reorder":
-            rng.shuffle(turn)
-        case "move":
-            rng.choice(changed).append(turn.pop(index))
-        case "argument":
-            turn[index] = changed_argument(turn[index], rng)
-        case "omit":
-            turn[index] = Call(turn[index].name, dict(list(turn[index].arguments.items())[1:]))
-        case "extra":
-            turn.insert(index, rng.choice(rng.choice(filled)))
-    return changed
-
-
-def changed_argument(call: Call, rng: random.Random) -> Call:
-    if not call.arguments:
-        return call
-    name = rng.choice(sorted(call.arguments))
-    value = call.arguments[name]
-    other: Any
-    if isinstance(value, bool):
-        other = not value
-    elif isinstance(value, int | float):
-        other = value + 1
-    elif isinstance(value, list):
-        other = value[1:]
-    elif isinstance(value, dict):
-        other = {}
-    else:
-        other = rng.choice((value + "x", value.upper(), "", "."))
-    return Call(call.name, {**call.arguments, name: other})
+@pytest.fixture
+def official() -> Iterator[OfficialChecker]:
+    checker = OfficialChecker()
+    yield checker
+    checker.forget()
 
 
 def test_results_equal_on_every_ground_truth(
-    tasks: tuple[Task, ...], entries: dict[str, dict[str, Any]]
+    tasks: tuple[Task, ...], entries: dict[str, dict[str, Any]], official: OfficialChecker
 ) -> None:
     for task in tasks:
-        entry = entries[task.id]
-        forget()
+        official.forget()
         world = open_world(task)
-        for turn, texts in zip(task.turns, entry["ground_truth"], strict=True):
-            expected, _ = utils.execute_multi_turn_func_call(
-                func_call_list=texts,
-                initial_config=entry["initial_config"],
-                involved_classes=entry["involved_classes"],
-                model_name="results",
-                test_entry_id=task.id,
-                long_context="long_context" in task.id,
-            )
+        for turn, texts in zip(task.turns, entries[task.id]["ground_truth"], strict=True):
+            expected = official.execute(entries[task.id], texts)
             assert [world.execute(call).text for call in turn.calls] == expected, task.id
 
 
-def test_checkers_agree_on_every_ground_truth(
-    tasks: tuple[Task, ...], entries: dict[str, dict[str, Any]]
+@pytest.mark.timeout(3600)
+def test_verdicts_agree_on_seeded_trajectories() -> None:
+    report = parity.run(TRAJECTORIES, seed=0)
+    assert report.disagreements == []
+    assert report.trajectories == TRAJECTORIES
+    assert report.kinds.keys() == KINDS.keys()
+    assert report.verdicts.keys() == {"passed", "empty", "state", "response", "terminated"}
+    assert min(report.verdicts.values()) > TRAJECTORIES / 100
+
+
+def test_every_ground_truth_passes_on_both_sides(
+    tasks: tuple[Task, ...], entries: dict[str, dict[str, Any]], official: OfficialChecker
 ) -> None:
     for task in tasks:
-        assert official(entries[task.id], truth(task)) is None, task.id
-        assert ours(task, truth(task)) is None, task.id
+        turns = tuple((tuple(turn),) if turn else () for turn in entries[task.id]["ground_truth"])
+        assert parity.played(parity.Trajectory(task, (), turns))[0] is None, task.id
+        assert official.check(entries[task.id], turns) is None, task.id
 
 
-def test_checkers_agree_on_mutations(tasks: tuple[Task, ...], entries: dict[str, dict[str, Any]]) -> None:
-    rng = random.Random(20)
-    outcomes = set()
-    for task in rng.sample(tasks, 400):
-        answers = mutate(truth(task), rng)
-        expected = official(entries[task.id], answers)
-        shown = json.dumps([[call.to_json() for call in turn] for turn in answers])
-        assert ours(task, answers) == expected, f"{task.id}: {shown}"
-        outcomes.add(expected and expected[1])
-    assert outcomes == {None, "state", "response", "empty"}
+CARD = "1234567812345678"
+INSURANCE = (
+    f"purchase_insurance(access_token='t', insurance_type='travel', insurance_cost=100.0, "
+    f"booking_id='{{booking}}', card_id='{CARD}')"
+)
+TWEETS = {"TwitterAPI": {"authenticated": True, "username": "a"}}
+TRAVEL = {"TravelAPI": {"access_token": "t", "token_expires_in": 9, "budget_limit": 10_000.0}}
+COMMENT = "comment(tweet_id=0, comment_content='x')"
+ECHO = "echo(content='run cd(x)', file_name='f')"
+ROOT = {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": {}}}}}
+
+# leak → (type, state, ground truth, what the policy does, the right verdict)
+CASES: dict[str, tuple[TaskType, dict[str, Any], list[list[str]], list[list[str]], Failure | None]] = {
+    "long_context credit cards and bookings are one module dictionary": (
+        TaskType.LONG_CONTEXT,
+        TRAVEL,
+        [[INSURANCE]],
+        [[INSURANCE, INSURANCE]],
+        Failure(0, "state"),
+    ),
+    "post_tweet's default lists are shared by all instances": (
+        TaskType.BASE,
+        TWEETS,
+        [["post_tweet(content='a')"], [COMMENT]],
+        [["post_tweet(content='a')"], [COMMENT, "mention(tweet_id=0, mentioned_usernames=['@x'])"]],
+        Failure(1, "state"),
+    ),
+    "names followed by a bracket are rewritten inside strings": (
+        TaskType.BASE,
+        ROOT,
+        [["touch(file_name='f')", ECHO]],
+        [["touch(file_name='f')", ECHO]],
+        None,
+    ),
+}
+
+
+def booking() -> str:
+    from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.long_context import BOOKING_RECORD_EXTENSION
+
+    return next(iter(BOOKING_RECORD_EXTENSION))
+
+
+def test_every_leak_has_a_case() -> None:
+    assert CASES.keys() == LEAKS.keys()
+
+
+@pytest.mark.parametrize("leak", CASES)
+def test_where_bfcl_is_wrong_by_its_leaks_ours_is_right(leak: str, official: OfficialChecker) -> None:
+    kind, state, truth, answers, right = CASES[leak]
+    truth, answers = (
+        [[text.format(booking=booking()) if "{booking}" in text else text for text in turn] for turn in turns]
+        for turns in (truth, answers)
+    )
+    classes = tuple(state)
+    turns = tuple(Turn("?", tuple(parse_call(text, classes) for text in turn)) for turn in truth)
+    task = Task(f"multi_turn_{kind.value}_leak", kind, classes, state, turns)
+    entry = {
+        "id": task.id,
+        "initial_config": state,
+        "involved_classes": list(classes),
+        "ground_truth": truth,
+    }
+    steps = tuple((tuple(turn),) for turn in answers)
+    assert parity.played(parity.Trajectory(task, (), steps))[0] == right
+    assert official.check(entry, steps) != right
+    assert official.check(entry, steps, repaired=leak) == right
+    report = parity.Report()
+    parity.compare(official, entry, parity.Trajectory(task, (), steps), report)
+    assert report.leaks == {leak: 1}
+    assert report.disagreements == []

@@ -248,3 +248,15 @@ def test_whatever_a_policy_says_the_episode_ends_in_order(messages: list[str]) -
     assert len(outcome.verdicts) == 2 if episode.finished else len(outcome.verdicts) < 2
     assert 0.0 <= build("progress")(outcome) <= 1.0
     assert 0.0 <= build("format")(outcome) <= 2.0
+
+
+def test_the_official_limit_runs_one_message_more_and_ends_the_episode() -> None:
+    episode = Session(TWO, SimulationConfig(step_limit=1, at_limit="force_quit"), RewardConfig())
+    episode.advance(message(call("ls")))
+    last = episode.advance(message(call("mkdir", dir_name="b")))
+    assert last == Advance(("None",), None, (), True)
+    assert passed(episode) == [True]
+    assert (episode.finished, build("progress")(episode.outcome())) == (True, 0.5)
+    assert build("binary")(episode.outcome()) == 0
+    with pytest.raises(SessionError):
+        episode.advance("Done.")
