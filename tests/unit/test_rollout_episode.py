@@ -159,7 +159,9 @@ def test_every_message_has_a_seed_of_its_own_that_only_its_place_decides() -> No
 
 def test_an_episode_without_room_for_a_message_ends_as_length() -> None:
     endless = [call("cat", file_name="a")] * 50
-    ((rollout,),) = play(ScriptedEngine({"t/0": endless}, max_length=700), [task()], 1)
+    engine = ScriptedEngine({"t/0": endless}, max_length=700)
+    ((rollout,),) = play(engine, [task()], 1)
+    assert all(len(request.prompt_ids) + 150 <= 700 for request in engine.requests)
     assert rollout.finish == "length"
     assert rollout.reward == 0.0
     assert rollout.outcome.turns == 2

@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from rods.config import ModelConfig, RolloutConfig
+from rods.rollout.draw import uniforms
 from rods.rollout.engine import Completion, Engine, Request, RequestError, Sampling, build
 from rods.rollout.hf_engine import HfEngine, UnsupportedModelError
 from rods.rollout.row_cache import ATTENTION
@@ -137,6 +138,18 @@ def test_a_draw_depends_on_the_seed_and_not_on_company_or_order(policy_dir: Path
     }
     other = run(make(policy_dir), [request(r.id, r.prompt_ids, seed=100 + i) for i, r in enumerate(requests)])
     assert all(other[name].token_ids != together[name].token_ids for name in together)
+
+
+def test_each_token_inverts_the_cumulative_distribution_at_its_own_number(
+    engine: Engine, plain: PreTrainedModel
+) -> None:
+    prompt = [9, 8, 7]
+    message = run(engine, [request("a", prompt, seed=5, temperature=0.8)])["a"].token_ids
+    with torch.no_grad():
+        logits = plain(torch.tensor([[*prompt, *message]])).logits[0, len(prompt) - 1 : -1]
+    cumulative = torch.softmax(logits.double() / 0.8, -1).cumsum(-1)
+    for token, row, number in zip(message, cumulative, uniforms(5, len(message)), strict=True):
+        assert int((row <= number).sum()) == token
 
 
 def test_the_same_requests_give_bitwise_the_same_completions(policy_dir: Path) -> None:
