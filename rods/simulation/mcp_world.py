@@ -20,6 +20,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator, SchemaError
 
+from rods.errors import RodsError
 from rods.simulation.functions import FunctionDoc
 from rods.simulation.isolation import ScenarioError
 from rods.simulation.mcp_cassette import Cassette, CassetteError, open_cassette
@@ -74,16 +75,11 @@ class McpSimulator:
         self._lost = ""
         self._history: list[Step] = []
         self._digest = spec.digest()
-        if cassette.tools is None:
-            self._begin(class_name)
-        tools = cassette.tools or ()
-        self.docs: Mapping[str, FunctionDoc] = {
-            tool.name: FunctionDoc(tool.name, class_name, tool.description, tool.parameters) for tool in tools
-        }
-        marked = (tool.name for tool in tools if tool.read_only)
-        self._read_only = frozenset(marked if spec.read_only is None else spec.read_only)
-        self._check_names(class_name)
-        self._probe_all()
+        try:
+            self._open(class_name)
+        except RodsError:
+            self.close()
+            raise
 
     def call(self, call: Call) -> CallResult:
         """As `Simulator.call`. The history grows by every state-changing call, recorded or not."""
@@ -134,6 +130,18 @@ class McpSimulator:
         if self._server is not None:
             self._server.close()
             self._server = None
+
+    def _open(self, class_name: str) -> None:
+        if self._cassette.tools is None:
+            self._begin(class_name)
+        tools = self._cassette.tools or ()
+        self.docs: Mapping[str, FunctionDoc] = {
+            tool.name: FunctionDoc(tool.name, class_name, tool.description, tool.parameters) for tool in tools
+        }
+        marked = (tool.name for tool in tools if tool.read_only)
+        self._read_only = frozenset(marked if self._spec.read_only is None else self._spec.read_only)
+        self._check_names(class_name)
+        self._probe_all()
 
     def _begin(self, class_name: str) -> None:
         if not self._live:

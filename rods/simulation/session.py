@@ -89,9 +89,10 @@ class Session:
             raise SessionError(f"task {task.id}: a dialogue needs at least one user turn")
         self._task = task
         self._simulation = simulation
+        # First the judge: while recording, its world asks the servers, and the policy's then finds the answers.
+        self._judge = Judge(task, reward.empty_turn, simulation)
         self._world = open_world(task, withheld=task.withheld, simulation=simulation)
         self._world.restore(task.turns[0].restored)
-        self._judge = Judge(task, reward.empty_turn, simulation)
         self._results: list[str] = []
         self._verdicts: list[TurnVerdict] = []
         self._codes: list[int] = []
