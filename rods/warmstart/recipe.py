@@ -23,7 +23,7 @@ from rods.warmstart.batches import Row, alternate, copy_drills, mixed_episodes, 
 from rods.warmstart.supervised import BATCH_TOKENS, Progress, train
 
 STAGE1_TOKENS = 2_700_000
-STAGE2_TOKENS = 1_500_000
+STAGE2_TOKENS = 2_700_000
 _ONE_TURN_SHARE = 0.25
 _DRILL_SHARE = 0.3
 

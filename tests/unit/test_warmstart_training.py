@@ -148,7 +148,7 @@ def test_stages_move_on_with_the_share_of_the_budget() -> None:
         return iter([Row((1,) * 10, (1.0,) * 10)] * 3000)
 
     torch.manual_seed(0)
-    train(tiny.new(32, 2, 0), rows, 40_000, random.Random(0), lambda progress: None)
+    train(tiny.new(32, 2, 0), rows, 20_000, random.Random(0), lambda progress: None)
     assert shares[0] == 0.0
     assert shares == sorted(shares)
     assert 0.0 < shares[1] < 1.0
