@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import marshal
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from rods.simulation.calls import CallError
@@ -12,6 +14,9 @@ from rods.simulation.isolation import contained, copy_json, method, new_instance
 from rods.simulation.limits import guard
 from rods.simulation.simulator import CallResult, Opening
 from rods.tasks.model import Call
+
+_LARGE = 1_000  # bytes of a result that is worth remembering
+_KEPT_TEXTS = 512
 
 
 def build(opening: Opening) -> BfclSimulator:
@@ -89,12 +94,20 @@ class BfclSimulator:
 
 def _render(result: Any) -> str:
     """As BFCL's `execute_multi_turn_func_call`: text as it is, objects as JSON where possible, else `str`."""
-    if type(result) is dict:
-        try:
-            return json.dumps(result)
-        except (TypeError, ValueError):
-            return str(result)
-    return str(result)
+    if type(result) is not dict:
+        return str(result)
+    try:
+        # Rendering numbers is the dearest part of a check (stock histories), and rollouts repeat calls: equal
+        # bytes are equal values in equal order, and reading them off is cheap.
+        content = marshal.dumps(result, 2)
+        return json.dumps(result) if len(content) < _LARGE else _rendered(content)
+    except (TypeError, ValueError):
+        return str(result)
+
+
+@lru_cache(maxsize=_KEPT_TEXTS)
+def _rendered(content: bytes) -> str:
+    return json.dumps(marshal.loads(content))
 
 
 def _is_error(result: Any) -> bool:

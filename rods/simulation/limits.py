@@ -40,7 +40,8 @@ def _power(arguments: Mapping[str, Any], instance: Any) -> None:
 
 def _bounded(argument: str) -> Callable[[Mapping[str, Any], Any], None]:
     def check(arguments: Mapping[str, Any], instance: Any) -> None:
-        if abs(arguments.get(argument, 0)) > MAX_PRECISION:
+        value = arguments.get(argument)
+        if isinstance(value, int | float) and abs(value) > MAX_PRECISION:
             raise CallError(f"{argument} must lie between -{MAX_PRECISION} and {MAX_PRECISION}")
 
     return check

@@ -58,6 +58,11 @@ def truth_of(task: Task, simulation: SimulationConfig) -> tuple[TruthTurn, ...]:
     return _remembered(key)
 
 
+def forget() -> None:
+    """Drop all that is kept: the next `truth_of` runs its ground truth."""
+    _remembered.cache_clear()
+
+
 @lru_cache(maxsize=MAX_TRUTHS)
 def _remembered(key: bytes) -> tuple[TruthTurn, ...]:
     return _run(*marshal.loads(key))

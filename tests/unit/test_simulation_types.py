@@ -96,3 +96,11 @@ def test_the_tolerance_ends_where_it_would_cost(
 ) -> None:
     with pytest.raises(error):
         official_types.validate(Call(name, arguments), DOCS)
+
+
+@pytest.mark.parametrize("value", [None, True, 2.5, "x"])
+def test_limits_meet_any_type(value: Any) -> None:
+    world = World(["MathAPI"], {}, simulation=OFFICIAL)
+    for name, doc in world.docs.items():
+        found = world.execute(Call(name, dict.fromkeys(doc.parameters["properties"], value)))
+        assert len(found.text) < 1000
