@@ -172,8 +172,7 @@ class McpSimulator:
     def _ask(self, key: str, call: Call) -> CallResult:
         """What the real server answers, recorded; an error when there is none to ask."""
         if not self._live:
-            after = "" if call.name in self._read_only else "; the server's state is not known from here on"
-            return CallResult(f"Error: this call is outside the recording of {call.name}{after}", True)
+            return CallResult(self._outside(call), True)
         try:
             if self._lost:
                 raise ServerLostError(self._lost)
@@ -185,6 +184,12 @@ class McpSimulator:
             self.close()
             return CallResult(f"Error: the server is lost: {error}", True)
         return self._cassette.add(key, call, result)
+
+    def _outside(self, call: Call) -> str:
+        """The error text; it names the whole call, so that two different calls never have equal results."""
+        after = "" if call.name in self._read_only else "; the server's state is not known from here on"
+        arguments = json.dumps(dict(call.arguments), sort_keys=True)
+        return f"Error: this call is outside the recording: {call.name}({arguments}){after}"
 
     def _running(self) -> LiveServer:
         """The server, started and set up."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rods.config import RewardConfig, SimulationConfig
 from rods.errors import RodsError
-from rods.simulation.session import Session
+from rods.simulation.session import CALL_ERROR, Session
 from rods.tasks.model import Call, Task
 
 
@@ -29,19 +29,21 @@ def record(task: Task, cassettes: Path) -> int:
         The number of calls made. What is recorded already is not asked of a server again.
 
     Raises:
-        RecordingError: the ground truth does not earn the full reward, say because a server answers
-            differently each time; the message has the results of the turn that failed.
-        McpServerError, CassetteError, ScenarioError: as `mcp_world.build`.
+        RecordingError: a call of the ground truth fails, or it does not earn the full reward; the message has
+            the results of the turn.
+        TruthUnknownError: a server was lost.
+        McpServerError, CassetteError, ScenarioError: as `mcp_world.build`; for a variant too, which is not run.
     """
     simulation = SimulationConfig(mcp="record", cassettes=str(cassettes))
     session = Session(task, simulation, RewardConfig())
     for number, turn in enumerate(task.turns):
         seen = session.advance(_message(turn.calls)).observations if turn.calls else ()
         session.advance("Done.")
-        if not session.outcome().verdicts[number].passed:
+        outcome = session.outcome()
+        if CALL_ERROR in outcome.codes or not outcome.verdicts[number].passed:
             session.abandon()
             raise RecordingError(
-                f"task {task.id}: its ground truth does not pass turn {number + 1}; results: {list(seen)}"
+                f"task {task.id}: its ground truth does not solve turn {number + 1}; results: {list(seen)}"
             )
     return session.outcome().calls
 

@@ -16,8 +16,9 @@ from functools import lru_cache
 from typing import Any
 
 from rods.config import SimulationConfig
+from rods.errors import RodsError
 from rods.simulation.isolation import copy_json
-from rods.simulation.world import World
+from rods.simulation.world import World, settings_for
 from rods.tasks.model import Call, Task, TaskType
 
 MAX_TRUTHS = 1024
@@ -27,14 +28,17 @@ State = Mapping[str, Mapping[str, Any]]
 """Class name → public attribute → value, to be compared by `!=` and never changed."""
 
 
+class TruthUnknownError(RodsError):
+    """A ground truth that cannot be followed, so that no rollout of its task could be judged."""
+
+
 @dataclass(frozen=True, eq=False)
 class TruthTurn:
     """One turn of a ground truth.
 
     Attributes:
         results: texts of its calls, in order.
-        state: of all classes after the turn; None when it is not known, or a directory contains itself: that
-            equals nothing.
+        state: of all classes after the turn; None when a directory contains itself, which equals nothing.
     """
 
     results: tuple[str, ...]
@@ -45,17 +49,22 @@ def truth_of(task: Task, simulation: SimulationConfig) -> tuple[TruthTurn, ...]:
     """The ground truth of `task`, turn by turn; computed once per content, not per task object.
 
     Raises:
+        TruthUnknownError: a simulator cannot follow it (an MCP world that is not recorded so far).
         As `World`.
     """
     calls = [[(call.name, call.arguments) for call in turn.calls] for turn in task.turns]
     long_context = task.type is TaskType.LONG_CONTEXT
-    content: Any = (vars(simulation), long_context, tuple(task.classes), task.initial_state, calls)
+    settings = vars(settings_for(task, simulation))
+    content: Any = (settings, long_context, tuple(task.classes), task.initial_state, calls)
     try:
         # Version 2 writes values only; later ones also write which objects are shared.
         key = marshal.dumps(content, 2)
     except ValueError:  # a mapping that is no dict
-        return _run(*content)
-    return _remembered(key)
+        key = None
+    try:
+        return _run(*content) if key is None else _remembered(key)
+    except TruthUnknownError as error:
+        raise TruthUnknownError(f"task {task.id}: {error}") from error
 
 
 def forget() -> None:
@@ -82,22 +91,27 @@ def _run(
 
 
 def _play(world: World, turns: Sequence[Sequence[tuple[str, Mapping[str, Any]]]]) -> Iterator[TruthTurn]:
-    state: dict[str, Mapping[str, Any]] | None = _snapshot(world, world.simulators)
+    state: dict[str, Mapping[str, Any]] | None = _snapshot(world, world.simulators, ())
     for calls in turns:
         results = tuple(world.execute(Call(name, arguments)).text for name, arguments in calls)
         touched = {world.docs[name].class_name for name, _ in calls if name in world.docs}
-        changed = _snapshot(world, touched)
+        changed = _snapshot(world, touched, results)
         state = None if state is None or changed is None else {**state, **changed}
         yield TruthTurn(results, state)
 
 
-def _snapshot(world: World, classes: Iterable[str]) -> dict[str, Mapping[str, Any]] | None:
+def _snapshot(
+    world: World, classes: Iterable[str], results: Sequence[str]
+) -> dict[str, Mapping[str, Any]] | None:
     kept: dict[str, Mapping[str, Any]] = {}
     try:
         for name in classes:
             attributes = world.simulators[name].attributes()
             if attributes is None:
-                return None
+                raise TruthUnknownError(
+                    f"the state of {name} is not known after a turn of the ground truth whose results are "
+                    f"{list(results)}; record the task's worlds (docs/worlds.md)"
+                )
             kept[name] = {key: _copy(value) for key, value in attributes.items() if not key.startswith("_")}
     except RecursionError:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rods.config import SimulationConfig
@@ -11,7 +12,7 @@ from rods.simulation import calls, official_types
 from rods.simulation.calls import CallError
 from rods.simulation.functions import FunctionDoc
 from rods.simulation.simulator import CallResult, Opening, Simulator, open_simulator
-from rods.tasks.model import Call, Task, TaskType
+from rods.tasks.model import Call, Origin, Task, TaskType
 
 _DEFAULTS = SimulationConfig()
 _VALIDATORS = {"schema": calls.validate, "official": official_types.validate}
@@ -100,8 +101,15 @@ def open_world(
         task.initial_state,
         long_context=long_context,
         withheld=withheld,
-        simulation=simulation,
+        simulation=settings_for(task, simulation),
     )
+
+
+def settings_for(task: Task, simulation: SimulationConfig) -> SimulationConfig:
+    """The settings under which `task` may run: a variant, which a model may have written, starts no server."""
+    if task.origin is Origin.VARIANT and simulation.mcp != "replay":
+        return replace(simulation, mcp="replay")
+    return simulation
 
 
 def _merged(simulators: Mapping[str, Simulator]) -> dict[str, FunctionDoc]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from rods.simulation.mcp_cassette import CassetteError
 from rods.simulation.mcp_server import McpServerError
 from rods.simulation.recording import RecordingError, main, record
 from rods.simulation.simulator import CallResult
-from rods.tasks.model import Call, Turn
+from rods.simulation.truth import TruthUnknownError
+from rods.simulation.world import open_world
+from rods.tasks.model import Call, Origin, Turn
 
 TWO = task(
     Turn("Add two, then three.", (call("add", amount=2), call("add", amount=3))),
@@ -34,11 +38,7 @@ RIGHT = [list(turn.calls) for turn in TWO.turns]
 @pytest.fixture
 def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on a server that starts is an error."""
-
-    def refuse(spec: object) -> None:
-        raise AssertionError("a server was started")
-
-    monkeypatch.setattr(mcp_world, "LiveServer", refuse)
+    monkeypatch.setattr(mcp_world, "LiveServer", _refuse)
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +79,14 @@ def test_replay_never_earns_more_than_the_real_server(
 def test_a_call_outside_the_cassette_is_an_error_that_says_so(recorded: Path, no_server: None) -> None:
     world = simulator(recorded)
     assert world.call(call("where", path="a")) == CallResult(
-        "Error: this call is outside the recording of where", True
+        'Error: this call is outside the recording: where({"path": "a"})', True
     )
     assert world.attributes() == {"read({})": "10"}
     wrong = world.call(call("add", amount=4))
     assert wrong.failed
     assert wrong.text == (
-        "Error: this call is outside the recording of add; the server's state is not known from here on"
+        'Error: this call is outside the recording: add({"amount": 4}); '
+        "the server's state is not known from here on"
     )
     assert world.attributes() is None
     assert world.call(call("add", amount=2)).failed, "recorded at the start, not here"
@@ -143,18 +144,22 @@ def test_the_author_may_say_which_tools_change_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"), [("crash", "Connection closed"), ("sleep", "no answer to sleep within 1 s")]
 )
-def test_a_lost_server_ends_the_world_not_the_run(tmp_path: Path, name: str, reason: str) -> None:
-    world = simulator(tmp_path, "record", timeout_s=1)
+def test_a_lost_server_ends_the_world_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
+) -> None:
+    world = simulator(tmp_path, "record", probes=[], timeout_s=1)
     before = world.snapshot()
     lost = world.call(call(name))
     assert lost.failed
     assert reason in lost.text
     assert world.attributes() is None
-    assert reason in world.call(call("add", amount=1)).text
+    with monkeypatch.context() as patch:
+        patch.setattr(mcp_world, "LiveServer", _refuse)
+        assert reason in world.call(call("add", amount=1)).text
     world.restore(before)
     assert world.call(call("add", amount=1)) == CallResult("11", False)
     world.close()
-    assert simulator(tmp_path, timeout_s=1).call(call(name)).text.startswith("Error: this call is outside")
+    assert simulator(tmp_path, probes=[]).call(call(name)).text.startswith("Error: this call is outside")
 
 
 def test_a_server_that_answers_differently_after_a_restart_is_found_out(tmp_path: Path) -> None:
@@ -257,15 +262,56 @@ def test_only_tasks_that_their_ground_truth_solves_are_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = task(Turn("Go.", (call("crash"),)))
-    with pytest.raises(RecordingError, match=r"does not pass turn 1.*Connection closed"):
+    with pytest.raises(TruthUnknownError, match=r"task t: the state of mcp:fake .*Connection closed"):
         record(wrong, tmp_path)
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text("\n".join(json.dumps(item.to_json()) for item in (wrong, TWO)))
     assert main([str(tasks), str(tmp_path)]) == 1
     printed = capsys.readouterr()
     assert printed.out == "t: 3 calls recorded\n"
-    assert "does not pass turn 1" in printed.err
+    assert printed.err.startswith("t: not recorded: task t: the state of mcp:fake is not known")
     assert play(TWO, simulation(tmp_path), RIGHT)[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("calls", "reason"),
+    [
+        ((call("refuse"),), "results: ['refused']"),
+        ((call("add", amount="1"),), "amount (integer or null, optional)"),
+        ((call("subtract"),), "there is no function"),
+        ((call("read"), call("add", amount=2)), "there is no function 'add'"),
+    ],
+)
+def test_a_ground_truth_whose_calls_fail_is_not_recorded(
+    recorded: Path, tmp_path: Path, calls: tuple[Call, ...], reason: str
+) -> None:
+    faulty = task(Turn("Answer first.", ()), Turn("Go.", calls), withheld=("add",) if len(calls) > 1 else ())
+    with pytest.raises(
+        RecordingError, match=f"task t: its ground truth does not solve turn 2.*{re.escape(reason)}"
+    ):
+        record(faulty, tmp_path)
+
+
+def test_a_ground_truth_outside_the_recording_is_no_task_to_train_on(recorded: Path, no_server: None) -> None:
+    with pytest.raises(TruthUnknownError, match=r"task t: .*outside the recording: add.*docs/worlds\.md"):
+        play(task(Turn("Add four.", (call("add", amount=4),))), simulation(recorded), [[]])
+
+
+def test_two_different_calls_outside_the_recording_are_not_taken_for_each_other(
+    recorded: Path, no_server: None
+) -> None:
+    where = task(Turn("Where is a?", (call("where", path="a"),)))
+    assert play(where, simulation(recorded), [[call("where", path="b")]])[1] == 0.0
+
+
+def test_a_variant_never_starts_a_server(recorded: Path, tmp_path: Path, no_server: None) -> None:
+    """Its initial state, which names the command, may be what a model wrote."""
+    variant = replace(TWO, origin=Origin.VARIANT)
+    with pytest.raises(CassetteError, match="nothing is recorded"):
+        play(variant, simulation(tmp_path, "record"), RIGHT)
+    with pytest.raises(CassetteError, match="nothing is recorded"):
+        open_world(variant, simulation=simulation(tmp_path, "record"))
+    assert play(variant, simulation(recorded, "record"), RIGHT)[1] == 1.0
 
 
 def test_withheld_tools_come_back_with_their_turn(recorded: Path, no_server: None) -> None:
@@ -279,6 +325,10 @@ def test_withheld_tools_come_back_with_their_turn(recorded: Path, no_server: Non
     seen, reward = play(held, simulation(recorded), [[call("add", amount=2)], RIGHT[0]])
     assert "there is no function 'add'" in seen[0]
     assert reward == 0.5
+
+
+def _refuse(spec: object) -> None:
+    raise AssertionError("a server was started")
 
 
 def _runs(pid: int) -> bool:
