@@ -42,7 +42,11 @@ def test_the_first_recording_stays(cassette: Cassette) -> None:
     assert other.add("k", READ, CallResult("second", True)) == CallResult("first", False)
     other.begin("mcp:x", SPEC, ())
     assert Cassette(cassette.path).tools == TOOLS
-    assert len(cassette.path.read_bytes().splitlines()) == 2
+    lines = cassette.path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 2
+    with open(cassette.path, "ab") as file:
+        file.write(lines[1].replace(b"first", b"third"))
+    assert Cassette(cassette.path).find("k") == CallResult("first", False)
 
 
 def test_a_torn_tail_is_not_read_and_the_next_writer_removes_it(cassette: Cassette) -> None:
