@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import decimal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
@@ -27,6 +28,7 @@ TODAY = datetime(2024, 9, 1, 10, 30)
 
 
 _NOTHING = nullcontext()
+_MPMATH = threading.RLock()
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
@@ -123,12 +125,13 @@ def _rebuilt(function: FunctionType, own: Mapping[str, Any]) -> FunctionType:
 def _numeric_settings() -> Iterator[None]:
     import mpmath  # only MathAPI needs it
 
-    precision = mpmath.mp.prec
-    try:
-        with decimal.localcontext(decimal.DefaultContext):
+    # mpmath has one precision for all threads; decimal has a context per thread.
+    with _MPMATH, decimal.localcontext(decimal.DefaultContext):
+        precision = mpmath.mp.prec
+        try:
             yield
-    finally:
-        mpmath.mp.prec = precision
+        finally:
+            mpmath.mp.prec = precision
 
 
 def _detach_rows(table: dict[str, Any]) -> None:
