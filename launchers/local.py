@@ -36,6 +36,7 @@ def role_environment(config: Config, run_dir: Path, role: str, attempt: int) -> 
         "PYTHONSAFEPATH": "1",  # else `python -m` would put the working directory before the frozen code
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": "PASSIVE",  # the roles share this machine: threads that spin take the other's core
         "RODS_ROLE": role,
         "RODS_ATTEMPT": str(attempt),
         LOG_VARIABLE: str(log_stem(run_dir, role, attempt)),
