@@ -200,7 +200,7 @@ def _other_type(value: Any, rng: random.Random) -> Any:
         number = int(value) if value.isdecimal() else len(value)
         return rng.choice((number, [value], None, True, {"value": value}))
     if isinstance(value, list):
-        return rng.choice((str(value), tuple(value), None, value[0] if value else 0))
+        return rng.choice((str(value), {}, None, value[0] if value else 0))  # JSON has no tuples
     return rng.choice((str(value), None, []))
 
 

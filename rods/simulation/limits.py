@@ -40,11 +40,18 @@ def _power(arguments: Mapping[str, Any], instance: Any) -> None:
 
 def _bounded(argument: str) -> Callable[[Mapping[str, Any], Any], None]:
     def check(arguments: Mapping[str, Any], instance: Any) -> None:
-        value = arguments.get(argument)
-        if isinstance(value, int | float) and abs(value) > MAX_PRECISION:
+        if abs(_number(arguments.get(argument))) > MAX_PRECISION:
             raise CallError(f"{argument} must lie between -{MAX_PRECISION} and {MAX_PRECISION}")
 
     return check
+
+
+def _number(value: Any) -> float:
+    """What mpmath takes a precision for; 0 for what it refuses."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return 0
 
 
 def _walkable(arguments: Mapping[str, Any], instance: Any) -> None:

@@ -84,6 +84,8 @@ def test_bfcls_tolerance_lets_the_simulator_decide(name: str, arguments: dict[st
     [
         ("multiply", {"a": "x" * 1000, "b": 10**9}, WrongTypeError),
         ("power", {"base": [1], "exponent": 10**9}, WrongTypeError),
+        ("mean", {"numbers": "12"}, WrongTypeError),
+        ("logarithm", {"value": "9" * 5000, "base": 2, "precision": 5}, WrongTypeError),
         ("cd", {"folder": ["x"] * 5000}, WrongTypeError),
         ("cd", {"folder": float("nan")}, CallError),
         ("cd", {"folder": "a", "deep": True}, CallError),
@@ -96,6 +98,16 @@ def test_the_tolerance_ends_where_it_would_cost(
 ) -> None:
     with pytest.raises(error):
         official_types.validate(Call(name, arguments), DOCS)
+
+
+def test_mpmath_reads_numbers_from_text_within_the_limits() -> None:
+    world = World(["MathAPI"], {}, simulation=OFFICIAL)
+    number = world.execute(Call("logarithm", {"value": 630.0, "base": 10, "precision": 5}))
+    assert not number.failed
+    assert world.execute(Call("logarithm", {"value": "630.0", "base": "10", "precision": "5"})) == number
+    for precision in ("1000000000", " 1_000_000 ", "-99999999"):
+        refused = world.execute(Call("logarithm", {"value": 3, "base": 2, "precision": precision}))
+        assert "must lie between" in refused.text
 
 
 @pytest.mark.parametrize("value", [None, True, 2.5, "x"])
