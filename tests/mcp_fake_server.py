@@ -9,14 +9,17 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 TOOLS = {
     "read": ("The counter.", {}, True),
     "add": ("Add to the counter.", {"amount": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}, False),
     "refuse": ("Fail, and say so.", {}, False),
-    "where": ("The server's folder and process.", {"path": {"type": "string"}}, True),
+    "where": (
+        "The server's folder, and whether a path is a file or shorter than it.",
+        {"path": {"type": "string"}},
+        True,
+    ),
     "random": ("Another answer in every process.", {}, False),
     "sleep": ("Answer too late.", {}, False),
     "crash": ("End the process.", {}, False),
@@ -32,8 +35,8 @@ def call(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
     elif name == "refuse":
         return "refused", True
     elif name == "where":
-        Path("pid").write_text(str(os.getpid()))
-        return f"{os.getcwd()} {arguments['path']} {os.path.isfile(arguments['path'])}", False
+        path = arguments["path"]
+        return f"{os.getcwd()} {path} {os.path.isfile(path)} {len(path) < len(os.getcwd())}", False
     elif name == "random":
         return str(os.getpid()), False
     elif name == "sleep":
