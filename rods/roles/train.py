@@ -26,6 +26,7 @@ from rods.model_path import resolve
 from rods.rollout import engine as engines
 from rods.rollout.chat import Chat, load_tokenizer
 from rods.rollout.episode import Rollout
+from rods.simulation import protocols
 from rods.tasks.taskset import TaskSet
 from rods.tracking import Tracker
 from rods.training import checkpoint
@@ -65,7 +66,7 @@ def assemble(run: RunDir, attempt: int, config: Config, watcher: RunWatcher) -> 
     model_dir = Path(resolve(config.model.path))
     learner = Learner(model_dir, config.model, config.training, planned_steps(config, tasks), config.seed)
     engine = engines.build(model_dir, config.model, config.rollout, config.seed)
-    chat = Chat(load_tokenizer(model_dir), config.model)
+    chat = Chat(load_tokenizer(model_dir), config.model, protocols.get(config.simulation.protocol))
     watcher.chat = chat
     found = checkpoint.latest(run.checkpoints)
     if found is None:

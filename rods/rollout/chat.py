@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+from typing import Protocol as Interface
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from rods.config import ModelConfig
 from rods.errors import RodsError
+from rods.simulation.protocols import HERMES, Protocol
 
 _END = "<|im_end|>"
 _ASSISTANT = "<|im_start|>assistant\n"
@@ -23,11 +25,7 @@ _TOOLS_BEFORE = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
 )
-_TOOLS_AFTER = (
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
-    '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": '
-    "<args-json-object>}\n</tool_call>"
-)
+_TOOLS_AFTER = "\n</tools>\n\n"
 # BFCL's fixed user message for a turn that restores functions.
 _RESTORED = "I have updated some more functions you can choose from. What about now?"
 
@@ -36,7 +34,7 @@ class ChatError(RodsError):
     """A tokenizer that lacks the chat format's tokens."""
 
 
-class Opening(Protocol):
+class Opening(Interface):
     """What a conversation starts from (`rods.simulation.session.Session` is one)."""
 
     @property
@@ -48,7 +46,7 @@ class Opening(Protocol):
         """Documentation of the functions available from the start."""
 
 
-class Reply(Protocol):
+class Reply(Interface):
     """What the world answers to an assistant message (`rods.simulation.session.Advance` is one)."""
 
     @property
@@ -92,15 +90,19 @@ class Chat:
     Args:
         tokenizer: of the policy.
         model: its `system_prompt` and `tools_in_prompt`.
+        protocol: how messages are written; its instruction follows the tools.
 
     Raises:
         ChatError: see `end_token`.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: ModelConfig) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, model: ModelConfig, protocol: Protocol = HERMES
+    ) -> None:
         self.end_token = end_token(tokenizer)
         self._tokenizer = tokenizer
         self._model = model
+        self._protocol = protocol
         self._control_tokens = sorted({_END, "<|im_start|>", *tokenizer.all_special_tokens})
 
     def opening(self, session: Opening) -> tuple[int, ...]:
@@ -137,7 +139,7 @@ class Chat:
     def _system(self, tools: Sequence[Mapping[str, Any]]) -> str:
         parts = [self._model.system_prompt] if self._model.system_prompt else []
         if self._model.tools_in_prompt and tools:
-            parts.append(_TOOLS_BEFORE + _lines(tools) + _TOOLS_AFTER)
+            parts.append(_TOOLS_BEFORE + _lines(tools) + _TOOLS_AFTER + self._protocol.instruction)
         content = "\n\n".join(parts)
         return f"<|im_start|>system\n{content}{_END}\n" if parts else ""
 

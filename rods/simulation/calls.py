@@ -7,7 +7,6 @@ right, since the policy reads them as a tool result and can learn from them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,13 +17,14 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
 
 from rods.errors import RodsError
+from rods.simulation import strict_json
 from rods.simulation.functions import FunctionDoc
 from rods.simulation.schemas import Predicate, compile_arguments
+from rods.simulation.strict_json import JsonError, short, space_end, type_name
 from rods.tasks.model import Call
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _THOUGHT = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
-_SPACE = re.compile(r"\s*")
 MAX_MESSAGE_CHARS = 200_000
 MAX_CALLS = 64  # in one message; the longest turn of BFCL has 34
 MAX_STRING_CHARS = 100_000
@@ -98,7 +98,7 @@ def validate(call: Call, docs: Mapping[str, FunctionDoc]) -> None:
     doc = docs.get(call.name)
     if doc is None:
         raise CallError(
-            f"there is no function {_short(call.name)}; the available functions are: {', '.join(docs)}"
+            f"there is no function {short(call.name)}; the available functions are: {', '.join(docs)}"
         )
     quick, checker = _checkers(doc)
     if quick(call.arguments):
@@ -149,18 +149,15 @@ def _read_call(text: str, start: int) -> tuple[Call | ParseFailure, int]:
 
     The JSON reader finds the object's end, so that a closing tag inside a string does not cut the call.
     """
-    begin = _space_end(text, start)
     try:
-        data, end = _DECODER.raw_decode(text, begin)
-    except RecursionError:
-        return _failure("the JSON is nested too deeply", text, start)
-    except ValueError as error:
-        return _failure(_json_problem(error, begin), text, start)
-    after = _space_end(text, end)
+        data, end = strict_json.read(text, start)
+    except JsonError as error:
+        return _failure(str(error), text, start)
+    after = space_end(text, end)
     if not text.startswith(_CLOSE, after):
-        found = "the end of the message" if after == len(text) else _short(text[after : after + 20])
+        found = "the end of the message" if after == len(text) else short(text[after : after + 20])
         return _failure(f"expected {_CLOSE} after the JSON object, found {found}", text, start)
-    return _to_call(data), after + len(_CLOSE)
+    return to_call(data), after + len(_CLOSE)
 
 
 def _failure(reason: str, text: str, start: int) -> tuple[ParseFailure, int]:
@@ -168,66 +165,23 @@ def _failure(reason: str, text: str, start: int) -> tuple[ParseFailure, int]:
     return ParseFailure(reason), len(text) if close < 0 else close + len(_CLOSE)
 
 
-def _to_call(data: Any) -> Call | ParseFailure:
+def to_call(data: Any) -> Call | ParseFailure:
+    """The call that a JSON value describes: exactly `{"name": <string>, "arguments": <object>}`."""
     if not isinstance(data, dict):
-        return ParseFailure(f"expected a JSON object, found {_json_type(data)}")
+        return ParseFailure(f"expected a JSON object, found {type_name(data)}")
     if set(data) != {"name", "arguments"}:
         missing, unknown = (
             sorted({"name", "arguments"} - set(data)),
             sorted(set(data) - {"name", "arguments"}),
         )
         found = [f"missing {', '.join(missing)}"] * bool(missing)
-        found += [f"unknown {_short(', '.join(unknown))}"] * bool(unknown)
+        found += [f"unknown {short(', '.join(unknown))}"] * bool(unknown)
         return ParseFailure(f'expected exactly the keys "name" and "arguments": {"; ".join(found)}')
     if not isinstance(data["name"], str):
-        return ParseFailure(f'"name" must be a string, found {_json_type(data["name"])}')
+        return ParseFailure(f'"name" must be a string, found {type_name(data["name"])}')
     if not isinstance(data["arguments"], dict):
-        return ParseFailure(f'"arguments" must be a JSON object, found {_json_type(data["arguments"])}')
+        return ParseFailure(f'"arguments" must be a JSON object, found {type_name(data["arguments"])}')
     return Call(data["name"], data["arguments"])
-
-
-def _space_end(text: str, start: int) -> int:
-    match = _SPACE.match(text, start)
-    assert match is not None
-    return match.end()
-
-
-class _JsonProblem(ValueError):
-    """JSON that Python's reader would accept and the standard does not, or that is ambiguous."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in data:
-            raise _JsonProblem(f"the key {_short(name)} occurs twice in one object")
-        data[name] = value
-    return data
-
-
-def _no_constant(name: str) -> Any:
-    raise _JsonProblem(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
-
-
-def _json_problem(error: ValueError, begin: int) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"invalid JSON: {error.msg} at character {error.pos - begin + 1}"
-    if isinstance(error, _JsonProblem):
-        return str(error)
-    return "an integer has too many digits"
-
-
-def _json_type(value: Any) -> str:
-    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
-
-
-def _short(text: object) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 80 else f"{shown[:77]}…"
 
 
 def _is_integer(checker: Any, value: Any) -> bool:
@@ -275,7 +229,7 @@ def _misnamed(arguments: Mapping[str, Any], doc: FunctionDoc) -> str:
     if missing:
         return f"missing arguments: {', '.join(missing)}"
     unknown = [name for name in arguments if name not in doc.parameters["properties"]]
-    return f"unknown arguments: {_short(', '.join(unknown))}" if unknown else ""
+    return f"unknown arguments: {short(', '.join(unknown))}" if unknown else ""
 
 
 def _mistyped(arguments: Mapping[str, Any], checker: Any) -> str:
@@ -285,7 +239,7 @@ def _mistyped(arguments: Mapping[str, Any], checker: Any) -> str:
         expected = (
             error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
         )
-        return f"{where} must be of type {expected}, found {_short(error.instance)}"
+        return f"{where} must be of type {expected}, found {short(error.instance)}"
     return f"{where}: {error.message[:200]}"
 
 

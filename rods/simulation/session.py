@@ -7,7 +7,8 @@ from typing import Any
 
 from rods.config import RewardConfig, SimulationConfig
 from rods.errors import RodsError
-from rods.simulation.calls import ParsedMessage, ParseFailure, parse_message
+from rods.simulation import protocols
+from rods.simulation.calls import ParsedMessage, ParseFailure
 from rods.simulation.checker import Judge, TurnVerdict
 from rods.simulation.world import CallResult, World, open_world
 from rods.tasks.model import Call, Task
@@ -89,6 +90,7 @@ class Session:
             raise SessionError(f"task {task.id}: a dialogue needs at least one user turn")
         self._task = task
         self._simulation = simulation
+        self._protocol = protocols.get(simulation.protocol)
         # First the judge: while recording, its world asks the servers, and the policy's then finds the answers.
         self._judge = Judge(task, reward.empty_turn, simulation)
         self._world = open_world(task, withheld=task.withheld, simulation=simulation)
@@ -114,7 +116,7 @@ class Session:
         """
         if self._finished:
             raise SessionError(f"task {self._task.id}: the session is finished; open a new one")
-        parsed = parse_message(message)
+        parsed = self._protocol.parse(message)
         if parsed.is_answer:
             return self._end_turn()
         if self._steps >= self._simulation.step_limit:
@@ -148,8 +150,7 @@ class Session:
         if isinstance(item, ParseFailure):
             self._codes.append(PARSE_FAILURE)
             return (
-                f"Error: this tool call could not be read: {item.reason}. Expected JSON between the "
-                'tool call tags: {"name": <function name>, "arguments": {<name>: <value>}}.'
+                f"Error: this tool call could not be read: {item.reason}. Expected {self._protocol.expected}"
             )
         self._called = True
         result = self._world.execute(item)
