@@ -52,11 +52,12 @@ class Handover:
 
     def reopen(self) -> None:
         """After a resume: queue open seeds again (no-op for those known) and take back answers already consumed."""
+        for key in sorted(self._consumed() & set(self._ledger.state.requests)):
+            self._remember(self._read_consumed(key))
+        # Only now is every task known: an open seed may itself be a variant.
         for key in self.open_keys():
             request = self._ledger.state.requests[key]
             self._put(key, request.task_id, request.step, request.epoch, request.phi)
-        for key in sorted(self._consumed() & set(self._ledger.state.requests)):
-            self._remember(self._read_consumed(key))
 
     def open_keys(self) -> list[str]:
         """Keys of the seeds that synthesis has not answered, sorted."""

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from rods.config import BoundaryConfig, BufferConfig, Config
-from rods.curriculum import boundary
-from rods.curriculum.events import EpochStarted, GroupObserved, RunStarted, SeedOutcome
+from rods.curriculum import boundary, pool
+from rods.curriculum.events import EpochFinished, EpochStarted, GroupObserved, RunStarted, SeedOutcome
 from rods.exchange.lineage import digest, history
 from rods.exchange.rundir import RunDir
 from rods.tasks.model import Call, Origin, Task, TaskType, Turn
@@ -15,7 +15,7 @@ from rods.training.handover import Handover
 from rods.training.ledger import Ledger, LedgerError
 
 CONFIG = Config(
-    boundary=BoundaryConfig(max_seeds=4, quotas={"base": 4}),
+    boundary=BoundaryConfig(max_seeds=4, quotas={"base": 4}, exclusion_steps=2),
     buffer=BufferConfig(capacity=8, injection_fraction=1.0, barrier=True),
 )
 
@@ -176,6 +176,20 @@ def test_a_seed_recorded_but_not_queued_is_queued_on_reopen(side, run):
     assert run.queue("seeds").counts()["ready"] == 0
     side.handover.reopen()
     assert run.queue("seeds").counts()["ready"] == 2
+
+
+def test_an_open_seed_that_is_a_variant_is_queued_again_after_a_restart(side, run):
+    keys = side.emit_both()
+    answer(run, keys[0], [variant_of(TASKS.train[0], "v")])
+    side.handover.receive()
+    observed = [GroupObserved(9, 2, "a~v", (0.0, 1.0))]
+    ledger = side.ledger
+    ledger.record([EpochFinished(8, 1), *pool.inject(ledger.state, 8, 2), EpochStarted(8, 2, 3), *observed])
+    side.handover.emit(boundary.select(ledger.state, observed, 9, 2))
+    resumed = Side(run, Ledger.resume(run, 2, CONFIG, TASKS, ledger.snapshot()))
+    resumed.handover.reopen()
+    assert resumed.handover.open_keys() == [keys[1], "000009-a~v"]
+    assert Task.from_json(run.queue("seeds").read("ready", "000009-a~v")["task"]).id == "a~v"
 
 
 def test_a_snapshot_that_the_journal_does_not_lead_to_is_refused(side, run):
