@@ -157,6 +157,7 @@ class SimulationConfig:
     step_limit: int = 5  # assistant messages with calls per user turn; `at_limit` says what comes next
     max_result_chars: int = 20000  # a longer tool result is cut, and says so
     protocol: str = "hermes"  # how a policy writes calls | envtuning: a thought, then a list of calls or an answer
+    hints: str = "none"  # errors as the simulators word them | envtuning: and a line on what to do about them
     types: str = "schema"  # wrongly typed arguments are an error | official: are left to the simulator, as BFCL does
     at_limit: str = "end_turn"  # the next message ends the turn unrun | force_quit: it runs and ends the episode
     mcp: str = "replay"  # MCP classes: replay recordings | record: run the tasks' servers for what is not recorded

@@ -261,6 +261,7 @@ def _reward(config: Config) -> Iterator[Problem]:
     yield from _choice("reward.empty_turn", config.reward.empty_turn, ("envtuning", "official"))
     yield from _at_least("simulation.step_limit", config.simulation.step_limit, 1)
     yield from _choice("simulation.protocol", config.simulation.protocol, ("hermes", "envtuning"))
+    yield from _choice("simulation.hints", config.simulation.hints, ("none", "envtuning"))
     yield from _choice("simulation.types", config.simulation.types, ("schema", "official"))
     yield from _choice("simulation.at_limit", config.simulation.at_limit, ("end_turn", "force_quit"))
     yield from _at_least("simulation.max_result_chars", config.simulation.max_result_chars, 100)

@@ -111,7 +111,12 @@ def extension_card(task: Task) -> list[Call]:
         "insurance_cost": 7.0,
         "booking_id": next(iter(state["booking_record"])),
     }
-    return [Call("purchase_insurance", {**card, **insurance}), Call("get_credit_card_balance", card)]
+    flight = {"travel_date": "2024-10-10", "travel_from": "SFO", "travel_to": "LAX", "travel_class": "royal"}
+    return [
+        Call("purchase_insurance", {**card, **insurance}),
+        Call("get_credit_card_balance", card),
+        Call("book_flight", {**card, **flight}),  # its error prints a set
+    ]
 
 
 def digest(world: World, results: Sequence[str]) -> str:

@@ -70,6 +70,8 @@ def method(instance: Any, class_name: str, name: str) -> Callable[..., Any]:
     since within one world the official simulators do share them between calls.
     """
     bound: Callable[..., Any] = getattr(instance, name)
+    if (class_name, name) == ("TravelAPI", "book_flight"):
+        return lambda **arguments: _sorted_classes(bound(**arguments))
     if not _reaches_out(class_name, name):
         return bound
     shared = _SHARED.get((class_name, name))
@@ -144,6 +146,14 @@ class _FixedDatetime(datetime):
     @classmethod
     def today(cls) -> _FixedDatetime:
         return cls(TODAY.year, TODAY.month, TODAY.day, TODAY.hour, TODAY.minute)
+
+
+def _sorted_classes(result: dict[str, Any]) -> dict[str, Any]:
+    """One error of `book_flight` prints a set, whose order changes with the hash seed."""
+    before, brace, classes = str(result.get("error", "")).partition("Must be one of {")
+    if not brace:
+        return result
+    return {**result, "error": f"{before}{brace}{', '.join(sorted(classes.rstrip('}').split(', ')))}}}"}
 
 
 class _SortedKeys:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rods.config import RewardConfig, SimulationConfig
 from rods.errors import RodsError
-from rods.simulation import protocols
+from rods.simulation import hints, protocols
 from rods.simulation.calls import ParsedMessage, ParseFailure
 from rods.simulation.checker import Judge, TurnVerdict
 from rods.simulation.world import CallResult, World, open_world
@@ -91,6 +91,7 @@ class Session:
         self._task = task
         self._simulation = simulation
         self._protocol = protocols.get(simulation.protocol)
+        self._hint = hints.get(simulation.hints)
         # First the judge: while recording, its world asks the servers, and the policy's then finds the answers.
         self._judge = Judge(task, reward.empty_turn, simulation)
         self._world = open_world(task, withheld=task.withheld, simulation=simulation)
@@ -156,7 +157,8 @@ class Session:
         result = self._world.execute(item)
         self._codes.append(CALL_ERROR if result.failed else EXECUTED)
         self._results.append(result.text)
-        return self._shorten(result.text)
+        doc = self._world.docs.get(item.name)
+        return self._shorten(self._hint(doc.class_name if doc else "", item.name, result, self._world.docs))
 
     def _shorten(self, text: str) -> str:
         limit = self._simulation.max_result_chars
