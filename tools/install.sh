@@ -19,8 +19,11 @@ if [ "$extra" = cpu ]; then
   # too and is larger; PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS can point to CPU wheels.
   pip install -qq 'torch==2.13.0'
 fi
-if ! pip install -qq -e ".[$extra,dev]"; then
-  echo "the extra '$extra' (vllm) cannot be installed here: continuing with the hf engine" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! pip install -qq -e ".[$extra,dev]" 2>"$log"; then
+  reason=$(grep -m1 ERROR "$log" || tail -n1 "$log")
+  echo "vllm (the extra '$extra') cannot be installed here, so the hf engine will be used: $reason" >&2
   pip install -qq -e '.[dev]'
 fi
 if [ "$extra" = cpu ]; then
