@@ -16,7 +16,7 @@ from rods.synthesis.agents import Plan
 from rods.synthesis.context import Context
 from rods.synthesis.errors import ErrorKind, SynthesisError
 from rods.synthesis.seeds import Seed
-from rods.tasks.profile import Profile, distance
+from rods.tasks.profile import Profile, distance, isomorphic
 
 # Ours. Each needs every one of its parts among the task's functions.
 COMPOSITES: Mapping[str, tuple[str, ...]] = {
@@ -107,11 +107,10 @@ def _check_shape(context: Context, functions: tuple[tuple[str, ...], ...]) -> No
     wanted = _static_profile(
         context.seed, tuple(tuple(call.name for call in turn.calls) for turn in context.seed.turns)
     )
-    apart = distance(found, wanted)
-    if apart > context.config.max_profile_distance:
+    if not isomorphic(found, wanted, context.config.max_profile_distance):
         detail = (
             f"calls per turn {found.calls_per_turn} against the seed's {wanted.calls_per_turn}: "
-            f"Φ is {apart:.2f} apart, allowed {context.config.max_profile_distance:g}"
+            f"Φ is {distance(found, wanted):.2f} apart, allowed {context.config.max_profile_distance:g}"
         )
         raise SynthesisError(ErrorKind.FUNC_SAMPLE_FAILED, detail)
 

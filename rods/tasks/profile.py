@@ -113,6 +113,15 @@ def distance(a: Profile, b: Profile) -> float:
     return sum(WEIGHTS[name] * part for name, part in parts.items())
 
 
+def isomorphic(a: Profile, b: Profile, threshold: float) -> bool:
+    """Whether two profiles lie close enough for one task to stand in for the other: Φ(x′) ≈ Φ(x).
+
+    Args:
+        threshold: greatest distance allowed, in [0, 1]; `synthesis.max_profile_distance` of a run.
+    """
+    return distance(a, b) <= threshold
+
+
 def leaves(value: Any) -> Iterator[Any]:
     """Strings, numbers and booleans inside a JSON value, depth first; keys of objects are not values."""
     if isinstance(value, Mapping):
