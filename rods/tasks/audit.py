@@ -33,7 +33,15 @@ _SPELLED = (
     *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
     "twenty",
 )
-_FRACTIONS = {"half": 0.5, "quarter": 0.25, "halfway": 0.5, "full": 1.0, "fully": 1.0, "dozen": 12.0}
+_ORDINALS = (
+    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
+    *("eleventh", "twelfth"),
+)
+_NAMED = {
+    **{word: float(number) for number, word in enumerate(_SPELLED)},
+    **{word: float(number) for number, word in enumerate(_ORDINALS, 1)},
+    **{"half": 0.5, "quarter": 0.25, "halfway": 0.5, "full": 1.0, "fully": 1.0, "dozen": 12.0},
+}
 _SHARE = 0.5  # of a text's words that must have a source for the whole to have one
 _FACTORS = (2.0, 100.0, 0.264172)  # twice, per cent, litres to gallons
 _MAX_NUMBERS = 60  # seen numbers that are tried in pairs
@@ -135,10 +143,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _known_word(word: str, known: frozenset[str]) -> bool:
-    """A word that was seen, one of the same stem, or seen words run together (`techupdate`)."""
+    """A word that was seen, one of the same stem, or seen words run together (`techupdate`, `us9148817941`)."""
     if word in known or any(_same_stem(word, other) for other in known):
         return True
-    return sum(len(other) for other in known if len(other) > 2 and other in word) >= len(word)
+    return sum(len(other) for other in known if len(other) > 1 and other in word) >= len(word)
 
 
 def _same_stem(a: str, b: str) -> bool:
@@ -146,11 +154,17 @@ def _same_stem(a: str, b: str) -> bool:
 
 
 def _date_has_source(date: re.Match[str], seen: str) -> bool:
-    month, day = int(date[2]), int(date[3])
+    """A month that is named or numbered, and a day that is said, counted from another, or the last."""
+    month, day = int(date[2]), float(date[3])
     text = seen.casefold()
-    digits = {int(number) for number in re.findall(r"\d+", seen)}
-    named = 1 <= month <= 12 and _MONTHS[month - 1] in text
-    return (day in digits and (named or month in digits)) or "today" in text or "tomorrow" in text
+    if "today" in text or "tomorrow" in text:
+        return True
+    digits = {float(number) for number in re.findall(r"\d+", text)} | set(_spelled(text))
+    if not (1 <= month <= 12 and (_MONTHS[month - 1] in text or month in digits)):
+        return False
+    return (
+        day in digits or "last day" in text or any(day - other in digits for other in digits if other <= 31)
+    )
 
 
 def _number_has_source(value: float, seen: str) -> bool:
@@ -172,12 +186,12 @@ def _number_has_source(value: float, seen: str) -> bool:
 def _numbers(seen: str) -> list[float]:
     """Every number of the text once, spelled ones included, those mentioned last at the end."""
     found = [float(match[0].replace(",", "").rstrip(".")) for match in _NUMBER.finditer(seen)]
-    words = _WORD.findall(seen.casefold())
-    spelled = [float(_SPELLED.index(word)) if word in _SPELLED else _FRACTIONS.get(word) for word in words]
     # Reversed twice: `dict` keeps the first of equal keys in its place.
-    return list(dict.fromkeys(reversed([*(number for number in spelled if number is not None), *found])))[
-        ::-1
-    ]
+    return list(dict.fromkeys(reversed([*_spelled(seen), *found])))[::-1]
+
+
+def _spelled(text: str) -> list[float]:
+    return [_NAMED[word] for word in _WORD.findall(text.casefold()) if word in _NAMED]
 
 
 def _reason(argument: str, value: Any) -> str:

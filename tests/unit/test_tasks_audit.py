@@ -53,6 +53,10 @@ def findings(value: Any, said: str, earlier: str = "", state: str = "") -> list[
         ("LAX", {"said": "To Los Angeles."}),
         ("2024-05-07", {"said": "On May 7th 2024."}),
         ("2024-05-07", {"said": "On 07/05/2024."}),
+        ("2024-10-31", {"said": "On the last day of October 2024."}),
+        ("2024-11-16", {"said": "Two days after the 14th of November 2024."}),
+        ("2024-11-15", {"said": "On the 15th of the eleventh month."}),
+        ("US9148817941", {"said": "My passport starts with US, then 9148817941."}),
         ("The budget meeting moved to Friday", {"said": "Tell them that Friday is the budget meeting."}),
         ("#TechUpdate", {"said": "Tag it as an update on tech."}),
         (3, {"said": "Take three of them."}),
@@ -105,13 +109,11 @@ def profiles(shown: list[tuple[Task, Exposure]]) -> list[Profile]:
 
 
 @pytest.mark.slow
-def test_bfcl_has_forty_entries_that_nobody_can_pass_by_reading(shown: list[tuple[Task, Exposure]]) -> None:
+def test_bfcl_has_few_entries_that_nobody_can_pass_by_reading(shown: list[tuple[Task, Exposure]]) -> None:
     found = [item for task, seen in shown for item in audit(task, seen.results, seen.states, seen.tools)]
-    assert len({item.task for item in found}) == 40
+    assert len({item.task for item in found}) == 25
     assert Counter(item.argument for item in found) == {
-        "travel_date": 22,
         "insurance_type": 20,
-        "passport_number": 4,
         "insurance_cost": 3,
         "budget_limit": 2,
     }
