@@ -156,11 +156,11 @@ class SimulationConfig:
 
     step_limit: int = 5  # assistant messages with calls per user turn; `at_limit` says what comes next
     max_result_chars: int = 20000  # a longer tool result is cut, and says so
-    protocol: str = "hermes"  # how a policy writes calls | envtuning: a thought, then a list of calls or an answer
+    protocol: str = "hermes"  # how a policy writes: hermes | envtuning (a thought, then calls or an answer)
     hints: str = "none"  # errors as the simulators word them | envtuning: and a line on what to do about them
-    types: str = "schema"  # wrongly typed arguments are an error | official: are left to the simulator, as BFCL does
-    at_limit: str = "end_turn"  # the next message ends the turn unrun | force_quit: it runs and ends the episode
-    mcp: str = "replay"  # MCP classes: replay recordings | record: run the tasks' servers for what is not recorded
+    types: str = "schema"  # wrong types are an error | official: are left to the simulator, as in BFCL
+    at_limit: str = "end_turn"  # the next message is not run | force_quit: it runs and ends the episode
+    mcp: str = "replay"  # MCP classes: replay recordings | record: run servers for what is not recorded
     cassettes: str = ""  # folder of the recordings of MCP classes
 
 

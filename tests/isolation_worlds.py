@@ -20,7 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import parity
 from benchmarks.mutations import to_call
+from rods.simulation import calls
+from rods.simulation.functions import documentation
 from rods.simulation.session import World, open_world
+from rods.tasks.bfcl_package import CLASSES, simulator
 from rods.tasks.model import Call, Task
 
 WORLDS = 1000
@@ -93,10 +96,10 @@ def scripts() -> list[Script]:
     for number, trajectory in enumerate(parity.trajectories(WORLDS, seed=7)):
         classes = trajectory.task.classes
         texts = [text for steps in trajectory.turns for step in steps for text in step]
-        calls = [to_call(text, classes) for text in texts[:40]]
+        script = [to_call(text, classes) for text in texts[:40]]
         hazards = [call for name in classes for call in HAZARDS[name]] + extension_card(trajectory.task)
-        at = random.Random(number).randint(0, len(calls))
-        made.append(Script(trajectory.task, (*calls[:at], *hazards, *calls[at:])))
+        at = random.Random(number).randint(0, len(script))
+        made.append(Script(trajectory.task, (*script[:at], *hazards, *script[at:])))
     return made
 
 
@@ -143,7 +146,10 @@ def interleaved(chosen: Sequence[Script], seed: int) -> list[str]:
 
 
 def fresh(chosen: Sequence[Script]) -> list[str]:
-    """Each world in a forked process that ends after it."""
+    """Each world in a forked process that ends after it; code is loaded before, no world was ever made."""
+    for doc in documentation(CLASSES).values():
+        simulator(doc.class_name)
+        calls._checkers(doc)
     gc.freeze()  # a child that collects would copy the parent's memory
     return [_forked(script) for script in chosen]
 
