@@ -40,7 +40,7 @@ _BEAT_EVERY_S = 1.0
 
 
 def main(run_dir: str, attempt: int) -> int:
-    """Train until the end of the run or until asked to stop; 0 in both cases, with a checkpoint written.
+    """Train until the end of the run (0), or until asked to stop with a checkpoint written (75, EX_TEMPFAIL).
 
     Raises:
         RodsError: anything that makes the run impossible; the message is complete.
@@ -52,12 +52,12 @@ def main(run_dir: str, attempt: int) -> int:
         tracker = stack.enter_context(Tracker(run, ROLE, config))
         watcher = RunWatcher(run, attempt, config, tracker)
         stack.callback(watcher.close)
-        watcher.beat("loading", force=True)
+        watcher.beat("loading")
         parts = assemble(run, attempt, config, watcher)
         stack.callback(parts.engine.close)
         stack.callback(parts.ledger.close)
-        Loop(parts).run()
-    return 0
+        finished = Loop(parts).run()
+    return 0 if finished else os.EX_TEMPFAIL
 
 
 def assemble(run: RunDir, attempt: int, config: Config, watcher: RunWatcher) -> Parts:
@@ -77,7 +77,7 @@ def assemble(run: RunDir, attempt: int, config: Config, watcher: RunWatcher) -> 
         ledger = Ledger.resume(run, attempt, config, tasks, extra["ledger"])
         step, remaining = extra["step"], tuple(extra["remaining"])
     book = {task.id: task for task in tasks.train}
-    handover = Handover(run, ledger, book)
+    handover = Handover(run, ledger, book, config)
     return Parts(config, run, tasks, book, ledger, handover, learner, engine, chat, watcher, step, remaining)
 
 
@@ -103,13 +103,14 @@ class RunWatcher:
         self._heartbeat = Heartbeat(run.heartbeats, ROLE)
         self._metrics = MetricsWriter(run.metrics / f"{ROLE}.jsonl")
         self._last_beat = 0.0
+        self._last_phase = ""
 
-    def beat(self, phase: str, force: bool = False, **info: Any) -> None:
-        """Write a heartbeat, at most one a second unless forced."""
+    def beat(self, phase: str, **info: Any) -> None:
+        """Write a heartbeat: at once for a new phase, else at most one a second."""
         now = time.monotonic()
-        if force or now - self._last_beat >= _BEAT_EVERY_S:
+        if phase != self._last_phase or now - self._last_beat >= _BEAT_EVERY_S:
             self._heartbeat.beat(phase, attempt=self._attempt, **info)
-            self._last_beat = now
+            self._last_beat, self._last_phase = now, phase
 
     def log(self, record: dict[str, Any]) -> None:
         """Append to metrics/train.jsonl and copy to W&B."""

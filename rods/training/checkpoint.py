@@ -2,7 +2,8 @@
 
 `step_000040/` holds the learner's state (`model/`, random states), `extra.json` of the loop, and, written
 last, `COMPLETE` with the size of every file. The newest complete one is found by looking, not by a pointer
-file that could tear; what a crash left half-written is reported and ignored.
+file that could tear; what a crash left half-written is reported and ignored. A step saved once more goes to
+`step_000040.1/`: nothing complete is touched before its successor is complete.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Any, Protocol
 import torch.distributed as dist
 
 from rods.errors import RodsError
-from rods.exchange.atomic import read_json, write_json
+from rods.exchange.atomic import CorruptFileError, read_json, write_json
 
 _MARKER = "COMPLETE"
 _EXTRA = "extra.json"
-_NAME = re.compile(r"step_(\d{6,})")
+_NAME = re.compile(r"step_(?P<step>\d{6,})(?:\.(?P<save>\d+))?")
 _log = logging.getLogger(__name__)
 
 
@@ -50,7 +51,7 @@ class Scan:
 def save(root: Path, step: int, learner: Saves, extra: dict[str, Any], keep: int) -> Path:
     """Write the checkpoint of `step`, then remove all but the newest `keep`. Collective.
 
-    A folder of the same step, whole or torn, is replaced.
+    A torn folder of the same step is replaced; beside a complete one the new one gets the next free number.
 
     Args:
         root: the run's checkpoints folder.
@@ -62,7 +63,7 @@ def save(root: Path, step: int, learner: Saves, extra: dict[str, Any], keep: int
     Returns:
         the checkpoint's folder.
     """
-    folder = root / f"step_{step:06d}"
+    folder = _free_folder(root, step)
     if learner.rank == 0 and folder.exists():
         _remove(folder)
     _wait_for_all()
@@ -100,7 +101,7 @@ def read_extra(folder: Path) -> dict[str, Any]:
 def scan(root: Path) -> Scan:
     """Look through `root`; anything not named like a checkpoint is left alone."""
     folders = [path for path in root.glob("step_*") if path.is_dir() and _NAME.fullmatch(path.name)]
-    folders.sort(key=lambda path: int(path.name.removeprefix("step_")))
+    folders.sort(key=_age)
     flaws = [(folder, _flaw(folder)) for folder in folders]
     return Scan(
         tuple(folder for folder, flaw in flaws if flaw is None),
@@ -120,12 +121,32 @@ def prune(root: Path, keep: int) -> list[Path]:
     return old
 
 
+def _free_folder(root: Path, step: int) -> Path:
+    """Where the step's next save goes: the first of step_N, step_N.1, … that holds no complete checkpoint."""
+    name, save = f"step_{step:06d}", 0
+    while _flaw(root / name) is None:
+        save += 1
+        name = f"step_{step:06d}.{save}"
+    return root / name
+
+
+def _age(folder: Path) -> tuple[int, int]:
+    """Sorts checkpoints from the oldest to the newest: by step, then by the number of the save."""
+    match = _NAME.fullmatch(folder.name)
+    assert match is not None
+    return int(match["step"]), int(match["save"] or 0)
+
+
 def _flaw(folder: Path) -> str | None:
     """Why a checkpoint is not complete; None when it is."""
     marker = folder / _MARKER
     if not marker.is_file():
         return f"no {_MARKER} marker: its writing was cut short"
-    for name, size in read_json(marker)["files"].items():
+    try:
+        sizes = dict(read_json(marker)["files"])
+    except (CorruptFileError, KeyError, TypeError, ValueError):
+        return f"its {_MARKER} marker is damaged"
+    for name, size in sizes.items():
         path = folder / name
         if not path.is_file():
             return f"{name} is missing"

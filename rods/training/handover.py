@@ -12,11 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rods.config import Config
 from rods.curriculum import pool
-from rods.curriculum.events import Event, SeedClosed, SeedEmitted, SeedOutcome, VariantArrived
+from rods.curriculum.events import Event, SeedClosed, SeedEmitted, SeedOutcome, VariantRefused
+from rods.errors import RodsError
 from rods.exchange.atomic import write_text
-from rods.exchange.queue import Claim
+from rods.exchange.queue import Claim, Queue
 from rods.exchange.rundir import RunDir
+from rods.simulation.session import Session
 from rods.tasks.model import Task, TaskFormatError
 from rods.training.ledger import Ledger
 
@@ -32,17 +35,17 @@ class Handover:
         run: the run directory.
         ledger: where arrivals are recorded.
         tasks: every task of the run by id; accepted variants are added.
+        config: how a task is played; a variant that cannot be played is refused.
     """
 
-    def __init__(self, run: RunDir, ledger: Ledger, tasks: dict[str, Task]) -> None:
+    def __init__(self, run: RunDir, ledger: Ledger, tasks: dict[str, Task], config: Config) -> None:
         self._run = run
+        self._config = config
         self._ledger = ledger
         self._tasks = tasks
         self._seeds = run.queue("seeds")
         self._variants = run.queue("variants", lease_s=_LEASE_S)
         self._replayed: set[str] = set()  # open seeds that an attempt before this one had already queued
-        self.accepted = 0
-        self.dropped = 0
 
     def emit(self, seeds: list[SeedEmitted]) -> None:
         """Record seeds, then put them into the queue: a crash between the two is mended by `reopen`."""
@@ -64,15 +67,21 @@ class Handover:
         return sorted(key for key, request in self._ledger.state.requests.items() if request.outcome is None)
 
     def receive(self) -> None:
-        """Take every answer that is there, in key order."""
-        for claim in sorted(self._claims(), key=lambda claim: claim.key):
-            self._answer(claim)
+        """Take every answer that is there, in key order, and close the seeds that can have none."""
+        claims = sorted(self._claims(), key=lambda claim: claim.key)
+        for claim in claims:
+            if claim.key in self._ledger.state.requests:
+                self._answer(claim)
+            else:
+                # Asked for by an attempt before this one, in a step that is still to be done again.
+                claim.hand_back()
         if self._replayed:
             for key in sorted(self._replayed & self._consumed()):
                 message = self._read_consumed(key)
                 self._remember(message)
                 self._take(key, message)
                 self._replayed.discard(key)
+        self._close_quarantined()
 
     def wait(self, timeout_s: float, interrupted: Callable[[], bool], on_wait: Callable[[int], None]) -> None:
         """The epoch barrier: wait for the open seeds, take their answers, give up on what is left.
@@ -84,6 +93,7 @@ class Handover:
         """
         deadline = time.monotonic() + timeout_s
         while missing := [key for key in self.open_keys() if not self._variants.known(key)]:
+            self._close_quarantined()
             if interrupted():
                 return
             if time.monotonic() > deadline:
@@ -145,10 +155,25 @@ class Handover:
         for index, task in enumerate(map(Task.from_json, message["tasks"])):
             state = self._ledger.state
             event: Event = pool.admit(state, task, key, index, state.step, state.epoch)
+            if not self._playable(task):
+                event = VariantRefused(state.step, state.epoch, task.id, key, "unplayable")
             self._ledger.record([event])
-            self.accepted += isinstance(event, VariantArrived)
-        self.dropped += outcome is SeedOutcome.DROPPED
         self._close(key, outcome, reason)
+
+    def _playable(self, task: Task) -> bool:
+        """Whether an episode of the task can be opened: one that cannot would end the run when sampled."""
+        try:
+            Session(task, self._config.simulation, self._config.reward)
+        except RodsError:
+            return False
+        return True
+
+    def _close_quarantined(self) -> None:
+        """Drop the open seeds whose message, or whose answer, was set aside: nobody will answer them."""
+        for queue in (self._variants, self._seeds):
+            for key in sorted(set(self.open_keys()) & set(queue.keys("quarantine"))):
+                if queue is self._variants or not self._variants.known(key):
+                    self._close(key, SeedOutcome.DROPPED, _last_reason(queue, key))
 
     def _close(self, key: str, outcome: SeedOutcome, reason: str) -> None:
         state = self._ledger.state
@@ -170,3 +195,8 @@ class Handover:
     def _read_consumed(self, key: str) -> dict[str, Any]:
         state = "done" if key in self._variants.keys("done") else "claimed"
         return self._variants.read(state, key)
+
+
+def _last_reason(queue: Queue, key: str) -> str:
+    failures = queue.failures(key)
+    return failures[-1].reason if failures else "set aside without a reason"

@@ -7,7 +7,7 @@ greedy figure tells whether the policy can do more than before.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -22,13 +22,20 @@ _TEMPERATURES = {EvaluationMode.SAMPLED: 1.0, EvaluationMode.GREEDY: 0.0}
 
 
 def evaluate(
-    config: Config, engine: Engine, chat: Chat, tasks: Sequence[Task], step: int, epoch: int
+    config: Config,
+    engine: Engine,
+    chat: Chat,
+    tasks: Sequence[Task],
+    step: int,
+    epoch: int,
+    on_progress: Callable[[int, int], None],
 ) -> list[EvaluationDone]:
     """Mean reward over `tasks`, one episode each, sampled and greedy, in all and by kind (task type without kinds).
 
     The sampling seeds do not depend on the step, so two evaluations differ by their weights only.
+    `on_progress` is told (episodes done, episodes in all) of each of the two.
     """
-    return [_evaluate(config, engine, chat, tasks, step, epoch, mode) for mode in EvaluationMode]
+    return [_evaluate(config, engine, chat, tasks, step, epoch, on_progress, mode) for mode in EvaluationMode]
 
 
 def _evaluate(
@@ -38,10 +45,13 @@ def _evaluate(
     tasks: Sequence[Task],
     step: int,
     epoch: int,
+    on_progress: Callable[[int, int], None],
     mode: EvaluationMode,
 ) -> EvaluationDone:
     rollout = replace(config.rollout, temperature=_TEMPERATURES[mode], top_p=1.0)
-    groups = collect(engine, chat, tasks, 1, rollout, config.simulation, config.reward, config.seed)
+    groups = collect(
+        engine, chat, tasks, 1, rollout, config.simulation, config.reward, config.seed, on_progress
+    )
     by_kind: dict[str, list[float]] = defaultdict(list)
     for task, group in zip(tasks, groups, strict=True):
         by_kind[task.kind or task.type.value].append(group[0].reward)

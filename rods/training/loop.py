@@ -93,6 +93,8 @@ class Loop:
         Returns:
             True when the run is finished, False when it was stopped with a checkpoint written.
         """
+        if self._ledger.state.finished:
+            return True
         self._start()
         while self._ledger.state.in_epoch or self._ledger.state.epoch < self._config.training.epochs:
             if not self._ledger.state.in_epoch:
@@ -130,7 +132,7 @@ class Loop:
         tasks = [self._parts.book[task_id] for task_id in self._remaining[:size]]
         step, epoch = self._step + 1, self._ledger.state.epoch
         self._watcher.beat("rollout", step=step, epoch=epoch)
-        result = self._stepper.run(tasks, step, self._on_rollout)
+        result = self._stepper.run(tasks, step, self._on_rollout, self._watcher.beat)
         self._step, self._remaining = step, self._remaining[size:]
         emitted, retired = self._decide(tasks, result)
         if not self._config.buffer.barrier:
@@ -193,7 +195,13 @@ class Loop:
             return
         self._watcher.beat("evaluation", step=self._step, epoch=state.epoch)
         events: list[EvaluationDone] = evaluate(
-            self._config, parts.engine, parts.chat, parts.tasks.heldout, self._step, state.epoch
+            self._config,
+            parts.engine,
+            parts.chat,
+            parts.tasks.heldout,
+            self._step,
+            state.epoch,
+            self._on_evaluation,
         )
         self._ledger.record(events)
         for event in events:
@@ -209,6 +217,10 @@ class Loop:
     def _on_rollout(self, done: int, total: int) -> None:
         epoch = self._ledger.state.epoch
         self._watcher.beat("rollout", step=self._step + 1, epoch=epoch, done=done, total=total)
+
+    def _on_evaluation(self, done: int, total: int) -> None:
+        epoch = self._ledger.state.epoch
+        self._watcher.beat("evaluation", step=self._step, epoch=epoch, done=done, total=total)
 
     def _metrics(self, result: StepResult, emitted: int, retired: int, seconds: float) -> dict[str, Any]:
         counts = summary(self._ledger.state)
@@ -229,8 +241,9 @@ class Loop:
             "seeds_emitted": counts["seeds_emitted"],
             "seeds_emitted_now": emitted,
             "seeds_open": counts["seeds_open"],
-            "variants_accepted": self._handover.accepted,
-            "variants_dropped": self._handover.dropped,
+            "variants_accepted": len(self._ledger.state.tasks) - counts["active_seeds"],
+            "variants_refused": sum(counts["refused"].values()),
+            "seeds_dropped": counts["seeds_closed"].get("dropped", 0),
             "retired": sum(counts["retired"].values()),
             "retired_now": retired,
             "seconds": seconds,

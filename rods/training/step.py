@@ -71,8 +71,20 @@ class Stepper:
         self._engine = engine
         self._chat = chat
 
-    def run(self, tasks: Sequence[Task], step: int, on_progress: Callable[[int, int], None]) -> StepResult:
+    def run(
+        self,
+        tasks: Sequence[Task],
+        step: int,
+        on_progress: Callable[[int, int], None],
+        on_phase: Callable[[str], None],
+    ) -> StepResult:
         """Train on one group of rollouts per task.
+
+        Args:
+            tasks: the step's tasks.
+            step: its number.
+            on_progress: told (episodes done, episodes in all) while rolling out.
+            on_phase: told when the update and the sync begin.
 
         Raises:
             PolicyMismatchError: the engine's policy is not the learner's, before or after the update.
@@ -80,8 +92,10 @@ class Stepper:
         watch = Stopwatch()
         with watch.phase("rollout"):
             groups = self._collect(tasks, step, on_progress)
+        on_phase("update")
         with watch.phase("update"):
             update = self._update(groups)
+        on_phase("sync")
         with watch.phase("sync"):
             probes = [rollout.token_ids for rollout in list(chain.from_iterable(groups))[:_PROBES]]
             self.sync(step, probes)

@@ -91,14 +91,32 @@ def test_only_the_newest_stay_and_torn_ones_are_left_alone(tmp_path: Path) -> No
     assert checkpoint.latest(tmp_path) == tmp_path / "step_000004"
 
 
-def test_the_same_step_again_replaces_it(tmp_path: Path) -> None:
+def test_the_same_step_again_succeeds_the_old_one(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 1, Writer("old"), {"n": 1}, keep=1)
     folder = checkpoint.save(tmp_path, 1, Writer("newer"), {"n": 2}, keep=1)
+    assert checkpoint.latest(tmp_path) == folder
     assert (folder / "model" / "shard.pt").read_text() == "newer"
     assert checkpoint.read_extra(folder) == {"n": 2}
+    assert names(tmp_path) == [folder.name]
 
 
-def test_a_removal_cut_short_leaves_no_complete_checkpoint(
+def test_a_failed_save_of_the_same_step_leaves_the_old_one(tmp_path: Path) -> None:
+    old = checkpoint.save(tmp_path, 1, Writer("old"), {"n": 1}, keep=1)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save(tmp_path, 1, Dies("newer"), {"n": 2}, keep=1)
+    assert checkpoint.latest(tmp_path) == old
+    assert checkpoint.read_extra(old) == {"n": 1}
+
+
+@pytest.mark.parametrize("marker", ["{", "{}", "[]", '{"files": 3}'])
+def test_a_damaged_marker_counts_as_torn(tmp_path: Path, marker: str) -> None:
+    checkpoint.save(tmp_path, 1, Writer(), {}, keep=2)
+    newer = checkpoint.save(tmp_path, 2, Writer(), {}, keep=2)
+    (newer / "COMPLETE").write_text(marker)
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_000001"
+
+
+def test_a_removal_cut_short_leaves_a_torn_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint.save(tmp_path, 1, Writer(), {}, keep=1)
@@ -109,4 +127,5 @@ def test_a_removal_cut_short_leaves_no_complete_checkpoint(
     monkeypatch.setattr(checkpoint.shutil, "rmtree", cut_short)
     with pytest.raises(OSError, match="killed"):
         checkpoint.save(tmp_path, 1, Writer("newer"), {}, keep=1)
-    assert checkpoint.latest(tmp_path) is None
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_000001.1"
+    assert [path.name for path, _ in checkpoint.scan(tmp_path).torn] == ["step_000001"]

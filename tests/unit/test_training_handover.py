@@ -40,7 +40,7 @@ class Side:
     def __init__(self, run, ledger):
         self.run, self.ledger = run, ledger
         self.book = {task.id: task for task in TASKS.train}
-        self.handover = Handover(run, ledger, self.book)
+        self.handover = Handover(run, ledger, self.book, CONFIG)
 
     def emit_both(self):
         observed = [GroupObserved(1, 1, task.id, (0.0, 1.0)) for task in TASKS.train]
@@ -90,7 +90,6 @@ def test_answers_become_waiting_variants_and_close_their_seeds(side):
     assert outcomes == {keys[0]: SeedOutcome.DROPPED, keys[1]: SeedOutcome.PUBLISHED}
     assert side.ledger.state.tasks["b~v"].status.value == "waiting"
     assert side.book["b~v"].origin is Origin.VARIANT
-    assert (side.handover.accepted, side.handover.dropped) == (1, 1)
 
 
 def test_the_order_of_arrival_leaves_no_trace_at_the_barrier(tmp_path):
@@ -190,6 +189,56 @@ def test_an_open_seed_that_is_a_variant_is_queued_again_after_a_restart(side, ru
     resumed.handover.reopen()
     assert resumed.handover.open_keys() == [keys[1], "000009-a~v"]
     assert Task.from_json(run.queue("seeds").read("ready", "000009-a~v")["task"]).id == "a~v"
+
+
+@pytest.mark.parametrize("flaw", [{"turns": ()}, {"classes": ("Evil",)}])
+def test_a_variant_that_cannot_be_played_is_refused_and_its_seed_closed(side, flaw):
+    keys = side.emit_both()
+    answer(side.run, keys[0], [replace(variant_of(TASKS.train[0], "v"), **flaw)])
+    side.handover.receive()
+    assert side.ledger.state.refused == {"unplayable": 1}
+    assert "a~v" not in side.ledger.state.tasks
+    assert side.handover.open_keys() == [keys[1]]
+
+
+def test_a_seed_that_was_set_aside_does_not_hold_the_barrier(side):
+    keys = side.emit_both()
+    queue = side.run.queue("seeds")
+    claim = queue.claim("worker")
+    claim.quarantine("it kills every worker")
+    other = next(key for key in keys if key != claim.key)
+    answer(side.run, other, [])
+    side.handover.wait(60.0, lambda: False, lambda missing: None)
+    assert side.handover.open_keys() == []
+    assert side.ledger.state.requests[claim.key].outcome is SeedOutcome.DROPPED
+    closed = {
+        e["key"]: e["reason"] for e in history(side.run.journal_dir, "train") if e["name"] == "seed_closed"
+    }
+    assert "it kills every worker" in closed[claim.key]
+
+
+def test_an_unreadable_answer_closes_its_seed(side):
+    keys = side.emit_both()
+    answer(side.run, keys[0], [variant_of(TASKS.train[0], "v")])
+    (file,) = (side.run.path / "queues" / "variants" / "ready").iterdir()
+    file.write_bytes(b"\x00garbage")
+    side.handover.receive()
+    assert side.run.queue("variants").keys("quarantine") == [keys[0]]
+    assert side.ledger.state.requests[keys[0]].outcome is SeedOutcome.DROPPED
+
+
+def test_an_answer_ahead_of_its_seed_waits_without_a_trace(run):
+    first = Side(run, Ledger.begin(run, 1, CONFIG, TASKS))
+    keys = first.emit_both()
+    answer(run, keys[0], [variant_of(TASKS.train[0], "v")])
+    # The first attempt leaves no checkpoint: the second begins again and meets the answer before the seed.
+    again = Side(run, Ledger.begin(run, 2, CONFIG, TASKS))
+    again.handover.receive()
+    assert history(run.journal_dir, "train") == []
+    again.emit_both()
+    again.handover.receive()
+    assert again.ledger.state.requests[keys[0]].outcome is SeedOutcome.PUBLISHED
+    assert again.ledger.state.refused == {}
 
 
 def test_a_snapshot_that_the_journal_does_not_lead_to_is_refused(side, run):
