@@ -17,7 +17,7 @@ from launchers.resources import resources
 from rods import model_path
 from rods.config import Config, LaunchMode
 from rods.errors import RodsError
-from rods.exchange import stop
+from rods.exchange import owner, stop
 from rods.exchange.rundir import RunDir
 from rods.roles import slurm_follower
 from rods.roles.entry import run_role, run_slurm_role
@@ -34,6 +34,13 @@ def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
     console = Console()
     _check_place(config)
     run = _open_or_create(config, plan, overrides)
+    try:
+        return _start(config, run, console)
+    finally:
+        owner.release(run)  # a detached supervisor owns the run by now and is left alone
+
+
+def _start(config: Config, run: RunDir, console: Console) -> int:
     attempt = run.next_attempt()
     stop.clear_stale(run, attempt)
     console.print(f"run directory: {run.path}", soft_wrap=True, highlight=False)
@@ -60,6 +67,14 @@ def follow(run: RunDir, attempt: int, console: Console) -> int:
         ).follow()
     conclude(run, outcome, console)
     return outcome.exit_code
+
+
+def follow_detached(run: RunDir, attempt: int) -> int:
+    """`follow` in a process of its own, which was made the run's owner when it was started."""
+    try:
+        return follow(run, attempt, Console())
+    finally:
+        owner.release(run)
 
 
 def conclude(run: RunDir, outcome: Outcome, console: Console) -> None:
@@ -101,6 +116,7 @@ def _open_or_create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
         snapshot.freeze_config(run, config)
         return run
     run = RunDir.create(Path(config.launch.runs_dir), config.experiment, plan.config_hash)
+    owner.take(run, config.launch.heartbeat_timeout_s)
     snapshot.freeze(run, config, overrides)
     return run
 
@@ -116,6 +132,7 @@ def _detach(run: RunDir, attempt: int, console: Console) -> int:
             stderr=output,
             start_new_session=True,
         )
+    owner.hand_over(run, process.pid)
     console.print(
         f"started in the background (process {process.pid}, log {log})\n"
         f"follow it: rods status --watch {run.path}",
@@ -143,4 +160,4 @@ def _launch_on_slurm(config: Config, run: RunDir, attempt: int, console: Console
 
 
 if __name__ == "__main__":
-    sys.exit(follow(RunDir.open(Path(sys.argv[1])), int(sys.argv[2]), Console()))
+    sys.exit(follow_detached(RunDir.open(Path(sys.argv[1])), int(sys.argv[2])))

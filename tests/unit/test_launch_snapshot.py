@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from launchers.errors import LaunchError, SnapshotError
 from launchers.identity import config_hash
 from launchers.resume import open_for_resume
 from rods.config import Config, LaunchConfig, TrainingConfig
-from rods.exchange import stop
+from rods.exchange import owner, stop
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import NotARunDirError, RunDir
 
@@ -144,6 +145,77 @@ def test_resume_refuses_a_run_that_still_runs(tmp_path: Path) -> None:
         open_for_resume(str(run.path), CONFIG)
     heartbeat.finish()
     assert open_for_resume(str(run.path), CONFIG).path == run.path
+
+
+_OPENER = """
+import sys, time
+from pathlib import Path
+from launchers.resume import open_for_resume
+from rods.config import Config
+from rods.errors import RodsError
+gate = Path(sys.argv[2])
+print("ready", flush=True)
+while not gate.exists():
+    time.sleep(0.001)
+try:
+    open_for_resume(sys.argv[1], Config(experiment="frozen"))
+    print("owned", flush=True)
+    sys.stdin.read()
+except RodsError as error:
+    print(error, flush=True)
+"""
+
+
+def test_of_several_resumes_at_once_one_owns_the_run(tmp_path: Path) -> None:
+    run, gate = frozen(tmp_path), tmp_path / "gate"
+    command = [sys.executable, "-c", _OPENER, str(run.path), str(gate)]
+    openers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    for opener in openers:
+        assert opener.stdout is not None
+        assert opener.stdout.readline() == "ready\n"
+    gate.touch()
+    told = [opener.stdout.readline().strip() for opener in openers if opener.stdout]
+    winner = openers[told.index("owned")]
+    assert told.count("owned") == 1
+    for line in set(told) - {"owned"}:
+        assert f"process {winner.pid} on {socket.gethostname()} follows this run already" in line
+    with pytest.raises(owner.OwnedError):
+        open_for_resume(str(run.path), CONFIG)
+    winner.kill()
+    for opener in openers:
+        opener.communicate()
+    assert open_for_resume(str(run.path), CONFIG).path == run.path, "a killed owner blocks the run"
+
+
+def test_an_owner_on_another_host_is_judged_by_its_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = frozen(tmp_path)
+    monkeypatch.setattr("socket.gethostname", lambda: "node-17")
+    owner.take(run, 300)
+    monkeypatch.undo()
+    with pytest.raises(owner.OwnedError, match="node-17"):
+        open_for_resume(str(run.path), CONFIG)
+    found = owner.newest(run)
+    assert found is not None
+    old = found.path.stat().st_mtime - 1000
+    os.utime(found.path, (old, old))
+    assert open_for_resume(str(run.path), CONFIG).path == run.path
+
+
+def test_a_refused_resume_and_a_released_one_leave_the_run_free(tmp_path: Path) -> None:
+    run = frozen(tmp_path)
+    stop.request(run, 1, stop.FINISHED)
+    with pytest.raises(LaunchError, match="has finished"):
+        open_for_resume(str(run.path), CONFIG)
+    run.stop_file.unlink()
+    open_for_resume(str(run.path), CONFIG)
+    with pytest.raises(owner.OwnedError):
+        open_for_resume(str(run.path), CONFIG)
+    owner.release(run)
+    open_for_resume(str(run.path), CONFIG)
 
 
 def test_a_role_on_another_host_is_judged_by_its_heartbeat(
