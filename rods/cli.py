@@ -10,11 +10,13 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 from rods.errors import RodsError
 
@@ -35,11 +37,15 @@ class UsageError(RodsError):
     """A command that names something that is not there."""
 
 
+class DamagedRunError(RodsError):
+    """A run whose files are not what its roles write."""
+
+
 def main() -> None:
-    """The console script; a `RodsError` is a message, not a traceback."""
+    """The console script; what is wrong with a run or its files is a message, not a traceback."""
     try:
         app()
-    except RodsError as error:
+    except (RodsError, OSError, yaml.YAMLError) as error:
         print(f"rods: {error}", file=sys.stderr)
         sys.exit(2)
 
@@ -74,16 +80,17 @@ def status(
     from rods.watch.state import read_state
 
     directory, console = RunDir.open(find_run(run)), Console()
-    if as_json:
-        typer.echo(json.dumps(read_state(directory).to_json(), indent=1))
-    elif not watch:
-        console.print(panel(read_state(directory)))
-    else:
-        with view(directory, console) as shown:
-            while read_state(directory).status in ("waiting", "running"):
-                shown.tick()
-                time.sleep(_POLL_S)
-        typer.echo(read_state(directory).sentence)
+    with _reading(directory.path):
+        if as_json:
+            typer.echo(json.dumps(read_state(directory).to_json(), indent=1))
+        elif not watch:
+            console.print(panel(read_state(directory)))
+        else:
+            with view(directory, console) as shown:
+                while read_state(directory).status in ("waiting", "running"):
+                    shown.tick()
+                    time.sleep(_POLL_S)
+            typer.echo(read_state(directory).sentence)
 
 
 @app.command()
@@ -115,7 +122,9 @@ def report(run: RunArgument = LATEST) -> None:
     """Build the report of a run again and print where it is."""
     from analysis.report import build
 
-    paths = build(find_run(run))
+    directory = find_run(run)
+    with _reading(directory):
+        paths = build(directory)
     typer.echo(str(paths.html))
     for plot in paths.plots:
         typer.echo(str(plot))
@@ -175,6 +184,18 @@ def find_run(run: str) -> Path:
             "RUN = latest: expected a run under ./runs, found none; give the path that launch.py printed"
         )
     return max(candidates, key=lambda path: path.stat().st_ctime)
+
+
+@contextmanager
+def _reading(directory: Path) -> Iterator[None]:
+    """Files that are JSON or YAML, but not what the roles write, end in a message that names the run."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedRunError(
+            f"{directory}: expected a run as its roles write it, found something else "
+            f"({type(error).__name__}: {error}). A file there was damaged from outside; restore or remove it."
+        ) from error
 
 
 def _tail(paths: list[Path]) -> Iterator[bytes]:

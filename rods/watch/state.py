@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from rods.exchange import stop
+from rods.exchange import owner, stop
 from rods.exchange.atomic import read_json
-from rods.exchange.heartbeat import read_all
+from rods.exchange.heartbeat import Beat, read_all
 from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import QUEUES, RunDir
 
@@ -21,7 +21,8 @@ class RunState:
     """One look at a run; figures are None until the trainer has written them.
 
     Attributes:
-        status: "waiting" (no attempt yet), "running", "finished", "stopped", "failed" or "interrupted".
+        status: "waiting" (no attempt yet, or a job in Slurm's queue), "running", "finished", "stopped", "failed"
+            or "interrupted".
         reward: mean reward of the last step's rollouts.
         zones: tasks of the last step by zone: hard, boundary, mastered.
         pool: tasks: active, seeds, variants, waiting for the next epoch.
@@ -30,7 +31,7 @@ class RunState:
         roles: by role: phase and seconds since its heartbeat.
         evaluations: the held-out evaluations so far.
         eta_s: seconds to the last step at the pace of the last `ETA_STEPS` steps.
-        sentence: how the last attempt ended, "" while it runs.
+        sentence: how the last attempt ended or what it waits for, "" while it runs.
     """
 
     name: str
@@ -61,11 +62,14 @@ def read_state(run: RunDir) -> RunState:
 
     Raises:
         CorruptFileError: a file of the run was damaged; names it.
+        KeyError, TypeError, ValueError, AttributeError: it is JSON, but not what the roles write.
+        OSError: a file cannot be read.
     """
     lines = read_metrics(run.metrics / "train.jsonl")
     steps = [line for line in lines if "event" not in line]
     last = steps[-1] if steps else {}
-    status, sentence = _status(run)
+    beats = read_all(run.heartbeats)
+    status, sentence = _status(run, beats)
     return RunState(
         name=run.name,
         path=str(run.path),
@@ -82,7 +86,7 @@ def read_state(run: RunDir) -> RunState:
         synthesis=_synthesis(run),
         roles={
             role: {"phase": beat.phase, "age_s": round(beat.age_s, 1), "info": beat.info}
-            for role, beat in read_all(run.heartbeats).items()
+            for role, beat in beats.items()
         },
         evaluations=[line for line in lines if line.get("event") == "evaluation"],
         eta_s=eta_s(steps),
@@ -120,7 +124,7 @@ def _synthesis(run: RunDir) -> dict[str, int]:
     return {key: last[key] for key in ("claimed", "accepted", "dropped", "attempts") if key in last}
 
 
-def _status(run: RunDir) -> tuple[str, str]:
+def _status(run: RunDir, beats: dict[str, Beat]) -> tuple[str, str]:
     attempt = run.last_attempt()
     if attempt == 0:
         return "waiting", ""
@@ -128,4 +132,24 @@ def _status(run: RunDir) -> tuple[str, str]:
     if outcome.exists():
         body = read_json(outcome)
         return str(body["status"]), str(body["sentence"])
-    return ("finished", "the run finished") if stop.is_finished(run) else ("running", "")
+    if stop.is_finished(run):
+        return "finished", "the run finished"
+    return _status_without_outcome(run, beats)
+
+
+def _status_without_outcome(run: RunDir, beats: dict[str, Beat]) -> tuple[str, str]:
+    """Running, unless everybody who would write an outcome is gone."""
+    following = owner.newest(run)
+    timeout_s = following.timeout_s if following else owner.DEFAULT_TIMEOUT_S
+    alive = any(owner.is_alive(beat, timeout_s) for beat in beats.values())
+    if alive or (following and following.is_alive(run)):
+        return "running", ""
+    job = run.read_manifest().get("slurm_job")
+    if job is not None:
+        return "waiting", f"no role runs now; squeue -j {job} tells whether the job still waits"
+    if following or beats:
+        return (
+            "stopped",
+            f"supervisor gone: no process of the run lives; launch.resume={run.path} continues it",
+        )
+    return "running", ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from rods.cli import UsageError, app, find_run
+from rods.cli import UsageError, app, find_run, main
+from rods.exchange import owner
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import NotARunDirError, RunDir
@@ -128,6 +130,44 @@ def test_status_shows_what_a_person_looks_for(tmp_path: Path) -> None:
         assert part in done.stdout
 
 
+def beat_of_a_dead_process(run: RunDir, role: str) -> None:
+    """A heartbeat whose writer has ended without saying so."""
+    code = (
+        "import sys; from pathlib import Path; from rods.exchange.heartbeat import Heartbeat; "
+        "Heartbeat(Path(sys.argv[1]), sys.argv[2]).beat('following')"
+    )
+    subprocess.run([sys.executable, "-c", code, str(run.heartbeats), role], check=True)
+
+
+def test_a_run_whose_processes_are_gone_has_stopped(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    beat_of_a_dead_process(run, "supervisor")
+    assert read_state(run).status == "running", "the trainer still lives"
+    beat_of_a_dead_process(run, "train")
+    state = read_state(run)
+    assert state.status == "stopped"
+    assert state.sentence.startswith("supervisor gone")
+    done = CliRunner().invoke(app, ["status", str(run.path), "--watch"])
+    assert "supervisor gone" in done.stdout
+
+
+def test_an_owner_that_starts_the_roles_keeps_the_run_running(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    beat_of_a_dead_process(run, "train")
+    owner.take(run, 300)
+    assert read_state(run).status == "running"
+    owner.release(run)
+    assert read_state(run).status == "stopped"
+
+
+def test_a_job_between_two_starts_waits(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    beat_of_a_dead_process(run, "train")
+    run.update_manifest(slurm_job="4711")
+    state = read_state(run)
+    assert (state.status, "squeue -j 4711" in state.sentence) == ("waiting", True)
+
+
 def test_status_watch_ends_with_the_run(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     outcome = {"status": "failed", "exit_code": 1, "sentence": "the role train was killed by SIGKILL"}
@@ -181,6 +221,57 @@ def test_a_refusal_is_a_message_with_status_2(tmp_path: Path) -> None:
     done = rods("status", str(tmp_path), cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("rods: not a RODS run directory")
+    assert "Traceback" not in done.stderr
+
+
+def damage(run: RunDir, what: str) -> None:
+    """Make one file of a run something else."""
+    if what == "outcome":
+        (run.attempt_dir(1) / "outcome.json").write_text("{}")
+    elif what == "heartbeat":
+        beat = {"role": ["train"], "phase": "rollout", "pid": 1, "host": "a", "info": {}}
+        (run.heartbeats / "train.json").write_text(json.dumps(beat))
+    elif what == "metrics":
+        MetricsWriter(run.metrics / "train.jsonl").write({**STEP, "step": 9, "time": 1100.0, "zones": 3})
+    elif what == "reward":
+        MetricsWriter(run.metrics / "train.jsonl").write({**STEP, "step": 9, "time": 1.0, "reward_mean": "a"})
+    else:
+        shutil.rmtree(run.path / "queues")
+        (run.path / "queues").write_text("no folder")
+
+
+@pytest.mark.parametrize("what", ["outcome", "heartbeat", "metrics", "reward", "queues"])
+def test_status_of_a_damaged_run_is_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    run = make_run(tmp_path)
+    damage(run, what)
+    monkeypatch.setattr(sys, "argv", ["rods", "status", str(run.path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith("rods: ")
+    assert str(run.path) in told
+
+
+@pytest.mark.parametrize("content", ["", "a: [", "- a\n", "17"])
+def test_report_of_a_run_with_a_damaged_configuration_is_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    run = make_run(tmp_path)
+    run.config_file.write_text(content)
+    monkeypatch.setattr(sys, "argv", ["rods", "report", str(run.path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("rods: ")
+
+
+def test_a_name_longer_than_a_file_name_may_be_is_a_message(tmp_path: Path) -> None:
+    done = rods("status", "x" * 300, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("rods: ")
     assert "Traceback" not in done.stderr
 
 
