@@ -151,7 +151,18 @@ class Task:
         _expect_keys(
             "task",
             data,
-            {"id", "type", "classes", "initial_state", "turns", "withheld", "origin", "seed_id", "kind", "provenance"},
+            {
+                "id",
+                "type",
+                "classes",
+                "initial_state",
+                "turns",
+                "withheld",
+                "origin",
+                "seed_id",
+                "kind",
+                "provenance",
+            },
         )
         try:
             return Task(
