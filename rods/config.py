@@ -14,7 +14,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rods.config_rules import Problem, problems
+from rods.config_checks import Problem
+from rods.config_rules import problems
 from rods.errors import RodsError
 
 

@@ -7,28 +7,20 @@ that nothing heavy is imported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rods.config_checks import Problem, at_least, at_most, choice, finite, fraction, positive
 
 if TYPE_CHECKING:
     from rods.config import Config
 
 TASK_TYPES = ("base", "miss_func", "miss_param", "long_context")
 ENGINE_PACKAGES = {"vllm": "vllm", "hf": "transformers"}
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One contradiction: which key, which value, why it cannot be, what to do."""
-
-    key: str
-    value: Any
-    why: str
-    fix: str
-
-    def __str__(self) -> str:
-        return f"{self.key} = {self.value!r}: {self.why}; {self.fix}"
+LARGEST_SEED = 2**63 - 1  # the seeds of torch and vLLM are signed 64-bit numbers
+# Scripted tasks are drawn one by one at the start and kept in memory by both roles: a slip of the finger on the
+# count would look like a run that hangs.
+MOST_SCRIPTED = 1_000_000
 
 
 def problems(config: Config) -> list[Problem]:
@@ -36,41 +28,31 @@ def problems(config: Config) -> list[Problem]:
     return [problem for rule in _RULES for problem in rule(config)]
 
 
-def _choice(key: str, value: str, choices: tuple[str, ...]) -> Iterator[Problem]:
-    if value not in choices:
-        yield Problem(key, value, "not a known choice", f"set it to one of {', '.join(choices)}")
+def _finite(config: Config) -> Iterator[Problem]:
+    yield from finite("", config.to_dict())
 
 
-def _at_least(key: str, value: float | None, least: float) -> Iterator[Problem]:
-    if value is not None and value < least:
-        yield Problem(key, value, f"must be at least {least:g}", f"set it to {least:g} or more")
+def _seeds(config: Config) -> Iterator[Problem]:
+    for key, seed in (("seed", config.seed), ("tasks.seed", config.tasks.seed)):
+        yield from at_least(key, seed, 0)
+        yield from at_most(key, seed, LARGEST_SEED, "seeds are signed 64-bit numbers")
 
 
-def _positive(key: str, value: float | None) -> Iterator[Problem]:
-    if value is not None and value <= 0:
-        yield Problem(key, value, "must be above 0", "set a positive value")
-
-
-def _fraction(key: str, value: float) -> Iterator[Problem]:
-    if not 0 < value <= 1:
-        yield Problem(key, value, "must lie in (0, 1]", "set a fraction such as 0.2")
+def _count(source: str, key: str, count: int | None) -> Iterator[Problem]:
+    if source == "bfcl":
+        yield from at_most(key, count, 400, "bfcl has 400 in each half of its split")
+    if source == "scripted":
+        yield from at_most(key, count, MOST_SCRIPTED, "so many generated tasks would not fit in memory")
+    if source == "scripted" and count is None:
+        yield Problem(key, None, "scripted tasks have no natural number", "set how many to generate")
 
 
 def _tasks(config: Config) -> Iterator[Problem]:
-    yield from _choice("tasks.source", config.tasks.source, ("scripted", "bfcl"))
-    yield from _at_least("tasks.train_count", config.tasks.train_count, 1)
-    yield from _at_least("tasks.heldout_count", config.tasks.heldout_count, 0)
-    if config.tasks.source == "scripted" and config.tasks.train_count is None:
-        yield Problem(
-            "tasks.train_count", None, "scripted tasks have no natural number", "set how many to generate"
-        )
-    limit = {"bfcl": 400}.get(config.tasks.source)
+    yield from choice("tasks.source", config.tasks.source, ("scripted", "bfcl"))
+    yield from at_least("tasks.train_count", config.tasks.train_count, 1)
+    yield from at_least("tasks.heldout_count", config.tasks.heldout_count, 0)
     for key in ("train_count", "heldout_count"):
-        value = getattr(config.tasks, key)
-        if limit is not None and value is not None and value > limit:
-            yield Problem(
-                f"tasks.{key}", value, f"{config.tasks.source} has {limit}", f"set at most {limit} or null"
-            )
+        yield from _count(config.tasks.source, f"tasks.{key}", getattr(config.tasks, key))
     # Both kinds of task run on BFCL's simulators.
     if find_spec("bfcl_eval") is None:
         yield Problem(
@@ -82,8 +64,8 @@ def _tasks(config: Config) -> Iterator[Problem]:
 
 
 def _model(config: Config) -> Iterator[Problem]:
-    yield from _choice("model.dtype", config.model.dtype, ("float32", "bfloat16"))
-    yield from _at_least("model.max_length", config.model.max_length, 64)
+    yield from choice("model.dtype", config.model.dtype, ("float32", "bfloat16"))
+    yield from at_least("model.max_length", config.model.max_length, 64)
     if config.rollout.max_message_tokens >= config.model.max_length:
         yield Problem(
             "rollout.max_message_tokens",
@@ -95,46 +77,52 @@ def _model(config: Config) -> Iterator[Problem]:
 
 def _training(config: Config) -> Iterator[Problem]:
     training = config.training
-    yield from _choice("training.algorithm", training.algorithm, ("grpo",))
-    yield from _choice(
-        "training.loss_aggregation", training.loss_aggregation, ("seq-mean-token-mean", "token-mean")
-    )
+    yield from choice("training.algorithm", training.algorithm, ("grpo",))
+    aggregations = ("seq-mean-token-mean", "token-mean")
+    yield from choice("training.loss_aggregation", training.loss_aggregation, aggregations)
+    for name in ("epochs", "keep_checkpoints", "threads"):
+        yield from at_least(f"training.{name}", getattr(training, name), 1)
+    for name in ("checkpoint_every_steps", "evaluate_every_epochs"):
+        yield from at_least(f"training.{name}", getattr(training, name), 0)
+    yield from positive("training.parity_tolerance", training.parity_tolerance)
+    if training.zero_stage not in (0, 1, 2, 3):
+        yield Problem(
+            "training.zero_stage", training.zero_stage, "DeepSpeed knows stages 0 to 3", "set one of them"
+        )
+
+
+def _objective(config: Config) -> Iterator[Problem]:
+    training = config.training
+    for name in ("learning_rate", "clip_low", "clip_high", "gradient_clip"):
+        yield from positive(f"training.{name}", getattr(training, name))
+    for name in ("kl_coefficient", "entropy_coefficient", "weight_decay"):
+        yield from at_least(f"training.{name}", getattr(training, name), 0)
+    if training.clip_low >= 1:
+        yield Problem(
+            "training.clip_low", training.clip_low, "the ratio's bound would not be above 0", "set 0.2"
+        )
+    if training.dual_clip is not None and training.dual_clip <= 1:
+        yield Problem(
+            "training.dual_clip", training.dual_clip, "must be above 1", "set 10 (the lineage) or null"
+        )
+    if not 0 <= training.warmup_fraction < 1:
+        yield Problem("training.warmup_fraction", training.warmup_fraction, "must lie in [0, 1)", "set 0.03")
+    yield from at_least("training.importance_cap", training.importance_cap, 1)
+    betas = training.adam_betas
+    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+        yield Problem("training.adam_betas", betas, "AdamW needs two numbers in [0, 1)", "set [0.9, 0.95]")
+
+
+def _batches(config: Config) -> Iterator[Problem]:
+    training = config.training
+    for name in ("tasks_per_step", "mini_batches", "micro_batch_tokens"):
+        yield from at_least(f"training.{name}", getattr(training, name), 1)
     if training.group_size < 2:
         yield Problem(
             "training.group_size",
             training.group_size,
             "the advantage of a group of one is always 0",
             "set K to 2 or more (the paper: 16)",
-        )
-    for name in ("epochs", "tasks_per_step", "mini_batches", "micro_batch_tokens", "keep_checkpoints"):
-        yield from _at_least(f"training.{name}", getattr(training, name), 1)
-    for name in ("learning_rate", "clip_low", "clip_high", "gradient_clip", "parity_tolerance"):
-        yield from _positive(f"training.{name}", getattr(training, name))
-    for name in ("kl_coefficient", "entropy_coefficient", "weight_decay", "checkpoint_every_steps"):
-        yield from _at_least(f"training.{name}", getattr(training, name), 0)
-    if training.clip_low >= 1:
-        yield Problem(
-            "training.clip_low",
-            training.clip_low,
-            "the ratio's lower bound would not be positive",
-            "set it below 1",
-        )
-    if training.dual_clip is not None and training.dual_clip <= 1:
-        yield Problem(
-            "training.dual_clip",
-            training.dual_clip,
-            "must be above 1",
-            "set it to 10 (the lineage's value) or null",
-        )
-    if not 0 <= training.warmup_fraction < 1:
-        yield Problem("training.warmup_fraction", training.warmup_fraction, "must lie in [0, 1)", "set 0.03")
-    if training.importance_cap is not None and training.importance_cap < 1:
-        yield Problem(
-            "training.importance_cap", training.importance_cap, "must be at least 1", "set 2 or null"
-        )
-    if training.zero_stage not in (0, 1, 2, 3):
-        yield Problem(
-            "training.zero_stage", training.zero_stage, "DeepSpeed knows stages 0 to 3", "set one of them"
         )
     rollouts = training.tasks_per_step * training.group_size
     if training.mini_batches >= 1 and rollouts % training.mini_batches:
@@ -155,7 +143,7 @@ def _training(config: Config) -> Iterator[Problem]:
 
 def _rollout(config: Config) -> Iterator[Problem]:
     rollout = config.rollout
-    yield from _choice("rollout.engine", rollout.engine, ("auto", "hf", "vllm"))
+    yield from choice("rollout.engine", rollout.engine, ("auto", "hf", "vllm"))
     package = ENGINE_PACKAGES.get(rollout.engine)
     # A Slurm job's compute nodes, not this login node, must have the engine.
     if package and config.cluster.kind == "local" and find_spec(package) is None:
@@ -165,20 +153,21 @@ def _rollout(config: Config) -> Iterator[Problem]:
             f"the package {package} is not installed",
             "run `pip install -e '.[cpu]'` (or '.[gpu]'), or set rollout.engine=hf",
         )
-    yield from _positive("rollout.temperature", rollout.temperature)
-    yield from _fraction("rollout.top_p", rollout.top_p)
-    yield from _fraction("rollout.gpu_memory_fraction", rollout.gpu_memory_fraction)
-    yield from _at_least("rollout.max_message_tokens", rollout.max_message_tokens, 1)
-    yield from _at_least("rollout.max_concurrent", rollout.max_concurrent, 1)
-    yield from _at_least("rollout.cpu_cache_gib", rollout.cpu_cache_gib, 1)
+    yield from positive("rollout.temperature", rollout.temperature)
+    yield from fraction("rollout.top_p", rollout.top_p)
+    yield from fraction("rollout.gpu_memory_fraction", rollout.gpu_memory_fraction)
+    yield from at_least("rollout.max_message_tokens", rollout.max_message_tokens, 1)
+    yield from at_least("rollout.max_concurrent", rollout.max_concurrent, 1)
+    yield from at_least("rollout.cpu_cache_gib", rollout.cpu_cache_gib, 1)
 
 
 def _synthesis(config: Config) -> Iterator[Problem]:
     synthesis = config.synthesis
-    yield from _choice("synthesis.backend", synthesis.backend, ("scripted", "openai"))
+    yield from choice("synthesis.backend", synthesis.backend, ("scripted", "openai"))
     for name in ("workers", "max_attempts", "variants_per_seed", "max_string", "max_list"):
-        yield from _at_least(f"synthesis.{name}", getattr(synthesis, name), 1)
-    yield from _fraction("synthesis.top_p", synthesis.top_p)
+        yield from at_least(f"synthesis.{name}", getattr(synthesis, name), 1)
+    yield from at_least("synthesis.temperature", synthesis.temperature, 0)
+    yield from fraction("synthesis.top_p", synthesis.top_p)
     if not 0 <= synthesis.max_profile_distance <= 1:
         yield Problem(
             "synthesis.max_profile_distance",
@@ -205,8 +194,8 @@ def _boundary(config: Config) -> Iterator[Problem]:
         value = getattr(boundary, name)
         if not 0 <= value <= 1:
             yield Problem(f"boundary.{name}", value, "mean rewards lie in [0, 1]", "set a value in [0, 1]")
-    yield from _at_least("boundary.max_seeds", boundary.max_seeds, 0)
-    yield from _at_least("boundary.exclusion_steps", boundary.exclusion_steps, 0)
+    yield from at_least("boundary.max_seeds", boundary.max_seeds, 0)
+    yield from at_least("boundary.exclusion_steps", boundary.exclusion_steps, 0)
     unknown = sorted(set(boundary.quotas) - set(TASK_TYPES))
     if unknown:
         yield Problem(
@@ -216,7 +205,7 @@ def _boundary(config: Config) -> Iterator[Problem]:
             f"use {', '.join(TASK_TYPES)}",
         )
     for name, quota in boundary.quotas.items():
-        yield from _at_least(f"boundary.quotas.{name}", quota, 0)
+        yield from at_least(f"boundary.quotas.{name}", quota, 0)
     total = sum(boundary.quotas.values())
     if total > boundary.max_seeds:
         yield Problem(
@@ -233,20 +222,11 @@ def _boundary(config: Config) -> Iterator[Problem]:
 
 def _buffer(config: Config) -> Iterator[Problem]:
     buffer = config.buffer
-    if buffer.capacity < 0:
-        yield Problem(
-            "buffer.capacity", buffer.capacity, "P_max cannot be negative", "set 0 for a static pool, or 400"
-        )
-    if not 0 < buffer.injection_fraction <= 1:
-        yield Problem(
-            "buffer.injection_fraction",
-            buffer.injection_fraction,
-            "β must lie in (0, 1]",
-            "set 0.2 (the paper's value)",
-        )
-    yield from _at_least("buffer.burn_in", buffer.burn_in, 0)
-    yield from _at_least("buffer.stale_epochs", buffer.stale_epochs, 1)
-    yield from _positive("buffer.barrier_timeout_s", buffer.barrier_timeout_s)
+    yield from at_least("buffer.capacity", buffer.capacity, 0)  # 0: a static pool
+    yield from fraction("buffer.injection_fraction", buffer.injection_fraction)
+    yield from at_least("buffer.burn_in", buffer.burn_in, 0)
+    yield from at_least("buffer.stale_epochs", buffer.stale_epochs, 1)
+    yield from positive("buffer.barrier_timeout_s", buffer.barrier_timeout_s)
     if buffer.drift_low >= buffer.drift_high:
         yield Problem(
             "buffer.drift_low",
@@ -257,40 +237,57 @@ def _buffer(config: Config) -> Iterator[Problem]:
 
 
 def _reward(config: Config) -> Iterator[Problem]:
-    yield from _choice("reward.name", config.reward.name, ("progress", "binary", "format"))
-    yield from _choice("reward.empty_turn", config.reward.empty_turn, ("envtuning", "official"))
-    yield from _at_least("simulation.step_limit", config.simulation.step_limit, 1)
-    yield from _choice("simulation.protocol", config.simulation.protocol, ("hermes", "envtuning"))
-    yield from _choice("simulation.hints", config.simulation.hints, ("none", "envtuning"))
-    yield from _choice("simulation.types", config.simulation.types, ("schema", "official"))
-    yield from _choice("simulation.at_limit", config.simulation.at_limit, ("end_turn", "force_quit"))
-    yield from _at_least("simulation.max_result_chars", config.simulation.max_result_chars, 100)
-    yield from _choice("simulation.mcp", config.simulation.mcp, ("replay", "record"))
+    yield from choice("reward.name", config.reward.name, ("progress", "binary", "format"))
+    # The curriculum's zones and φ = 4r̄(1 − r̄) are defined for rewards in [0, 1]; the format reward reaches 2.
+    if config.reward.name == "format" and config.synthesis.enabled:
+        yield Problem(
+            "reward.name",
+            "format",
+            "it lies in [0, 2], so no task can be said to be at the capability boundary",
+            "set synthesis.enabled=false: stage 1 of the paper trains without expansion",
+        )
+    yield from choice("reward.empty_turn", config.reward.empty_turn, ("envtuning", "official"))
+    yield from at_least("simulation.step_limit", config.simulation.step_limit, 1)
+    yield from choice("simulation.protocol", config.simulation.protocol, ("hermes", "envtuning"))
+    yield from choice("simulation.hints", config.simulation.hints, ("none", "envtuning"))
+    yield from choice("simulation.types", config.simulation.types, ("schema", "official"))
+    yield from choice("simulation.at_limit", config.simulation.at_limit, ("end_turn", "force_quit"))
+    yield from at_least("simulation.max_result_chars", config.simulation.max_result_chars, 100)
+    yield from choice("simulation.mcp", config.simulation.mcp, ("replay", "record"))
 
 
 def _cluster(config: Config) -> Iterator[Problem]:
     cluster = config.cluster
-    yield from _choice("cluster.kind", cluster.kind, ("local", "slurm"))
-    yield from _choice("cluster.coschedule", cluster.coschedule, ("het",))
-    yield from _positive("cluster.time_hours", cluster.time_hours)
-    yield from _at_least("cluster.signal_seconds", cluster.signal_seconds, 1)
+    yield from choice("cluster.kind", cluster.kind, ("local", "slurm"))
+    yield from choice("cluster.coschedule", cluster.coschedule, ("het",))
+    yield from positive("cluster.time_hours", cluster.time_hours)
+    yield from at_least("cluster.signal_seconds", cluster.signal_seconds, 1)
     for role in ("train", "synthesis"):
         job = getattr(cluster, role)
-        yield from _at_least(f"cluster.{role}.nodes", job.nodes, 1)
-        yield from _at_least(f"cluster.{role}.gpus_per_node", job.gpus_per_node, 0)
-        yield from _at_least(f"cluster.{role}.cpus_per_task", job.cpus_per_task, 1)
+        yield from at_least(f"cluster.{role}.nodes", job.nodes, 1)
+        yield from at_least(f"cluster.{role}.gpus_per_node", job.gpus_per_node, 0)
+        yield from at_least(f"cluster.{role}.cpus_per_task", job.cpus_per_task, 1)
+        yield from at_least(f"cluster.{role}.mem_gb", job.mem_gb, 0)
 
 
 def _tracking(config: Config) -> Iterator[Problem]:
-    yield from _choice("tracking.wandb", config.tracking.wandb, ("auto", "online", "offline", "disabled"))
-    yield from _at_least("tracking.rollouts_per_group", config.tracking.rollouts_per_group, 0)
-    yield from _positive("launch.heartbeat_timeout_s", config.launch.heartbeat_timeout_s)
+    yield from choice("tracking.wandb", config.tracking.wandb, ("auto", "online", "offline", "disabled"))
+    yield from at_least("tracking.rollouts_per_group", config.tracking.rollouts_per_group, 0)
+    if not config.launch.runs_dir.strip():
+        yield Problem(
+            "launch.runs_dir", config.launch.runs_dir, "names no folder", "set a folder such as runs"
+        )
+    yield from positive("launch.heartbeat_timeout_s", config.launch.heartbeat_timeout_s)
 
 
 _RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
+    _finite,
+    _seeds,
     _tasks,
     _model,
     _training,
+    _objective,
+    _batches,
     _rollout,
     _synthesis,
     _boundary,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from importlib.machinery import ModuleSpec
+from math import inf, isfinite, nan
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from rods import config_rules
 from rods.config import BufferConfig, Config, ConfigError, from_mapping, validate
+from rods.config_checks import Problem, at_least, at_most, finite, fraction, positive
 
 GOOD: dict[str, Any] = {
     "tasks": {"train_count": 48, "heldout_count": 48},
@@ -27,6 +29,13 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"tasks.heldout_count": -1}, "tasks.heldout_count"),
     ({"tasks.source": "bfcl", "tasks.train_count": 401}, "tasks.train_count"),
     ({"tasks.source": "bfcl", "tasks.heldout_count": 401}, "tasks.heldout_count"),
+    ({"tasks.heldout_count": None}, "tasks.heldout_count"),
+    ({"tasks.train_count": 1_000_001}, "tasks.train_count"),
+    ({"tasks.heldout_count": 1_000_001}, "tasks.heldout_count"),
+    ({"tasks.seed": -1}, "tasks.seed"),
+    ({"tasks.seed": 2**63}, "tasks.seed"),
+    ({"seed": -1}, "seed"),
+    ({"seed": 2**63}, "seed"),
     ({"model.dtype": "float16"}, "model.dtype"),
     ({"model.max_length": 8}, "model.max_length"),
     ({"rollout.max_message_tokens": 1024}, "rollout.max_message_tokens"),
@@ -50,6 +59,13 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"training.entropy_coefficient": -0.1}, "training.entropy_coefficient"),
     ({"training.weight_decay": -0.1}, "training.weight_decay"),
     ({"training.checkpoint_every_steps": -1}, "training.checkpoint_every_steps"),
+    ({"training.evaluate_every_epochs": -1}, "training.evaluate_every_epochs"),
+    ({"training.threads": 0}, "training.threads"),
+    ({"training.adam_betas": [0.9]}, "training.adam_betas"),
+    ({"training.adam_betas": [0.9, 0.95, 0.99]}, "training.adam_betas"),
+    ({"training.adam_betas": [0.9, 1.0]}, "training.adam_betas"),
+    ({"training.adam_betas": [-0.1, 0.95]}, "training.adam_betas"),
+    ({"training.adam_betas": [0.9, nan]}, "training.adam_betas"),
     ({"training.dual_clip": 1.0}, "training.dual_clip"),
     ({"training.warmup_fraction": 1.0}, "training.warmup_fraction"),
     ({"training.importance_cap": 0.5}, "training.importance_cap"),
@@ -67,6 +83,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"synthesis.variants_per_seed": 0}, "synthesis.variants_per_seed"),
     ({"synthesis.max_string": 0}, "synthesis.max_string"),
     ({"synthesis.max_list": 0}, "synthesis.max_list"),
+    ({"synthesis.temperature": -0.1}, "synthesis.temperature"),
     ({"synthesis.top_p": 0.0}, "synthesis.top_p"),
     ({"synthesis.max_profile_distance": 1.5}, "synthesis.max_profile_distance"),
     ({"synthesis.backend": "openai", "synthesis.model": ""}, "synthesis.model"),
@@ -88,6 +105,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"buffer.barrier_timeout_s": 0.0}, "buffer.barrier_timeout_s"),
     ({"buffer.drift_low": 0.95}, "buffer.drift_low"),
     ({"reward.name": "bleu"}, "reward.name"),
+    ({"reward.name": "format"}, "reward.name"),
     ({"reward.empty_turn": "maybe"}, "reward.empty_turn"),
     ({"simulation.step_limit": 0}, "simulation.step_limit"),
     ({"simulation.max_result_chars": 10}, "simulation.max_result_chars"),
@@ -98,7 +116,10 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"cluster.train.nodes": 0}, "cluster.train.nodes"),
     ({"cluster.train.gpus_per_node": -1}, "cluster.train.gpus_per_node"),
     ({"cluster.synthesis.cpus_per_task": 0}, "cluster.synthesis.cpus_per_task"),
+    ({"cluster.train.mem_gb": -1}, "cluster.train.mem_gb"),
     ({"tracking.wandb": "sometimes"}, "tracking.wandb"),
+    ({"launch.runs_dir": ""}, "launch.runs_dir"),
+    ({"launch.runs_dir": " "}, "launch.runs_dir"),
     ({"launch.heartbeat_timeout_s": 0.0}, "launch.heartbeat_timeout_s"),
 ]
 
@@ -122,6 +143,19 @@ def value_of(config: Any, dotted: str) -> Any:
     return config
 
 
+def float_keys(config: Any, prefix: str = "") -> Iterator[str]:
+    """The dotted key of every number with a fraction in the schema, found by its value's or declared type."""
+    for field in fields(config):
+        key, value = prefix + field.name, getattr(config, field.name)
+        if is_dataclass(value):
+            yield from float_keys(value, key + ".")
+        elif field.type in ("float", "float | None"):
+            yield key
+
+
+FLOAT_KEYS = sorted(float_keys(Config()))
+
+
 def test_the_good_configuration_is_accepted() -> None:
     validate(from_mapping(GOOD))
 
@@ -137,6 +171,57 @@ def test_a_contradiction_is_refused_by_key_value_and_fix(changes: dict[str, Any]
     why, _, fix = named[0].partition(": ")[2].partition("; ")
     assert why
     assert fix.split()[0] in ("set", "use", "run", "lower", "make", "name", "give")
+
+
+@pytest.mark.parametrize("key", FLOAT_KEYS)
+def test_a_number_that_is_not_finite_is_refused_by_its_key(key: str) -> None:
+    for text in ("nan", "inf", "-inf"):
+        with pytest.raises(ConfigError, match=rf"{key} = {text}: not a finite number; set"):
+            validate(from_mapping(changed({key: text})))
+
+
+def test_the_schemas_floats_were_found() -> None:
+    assert {"training.learning_rate", "training.dual_clip", "cluster.time_hours"} <= set(FLOAT_KEYS)
+
+
+_LEAVES = st.floats() | st.integers() | st.booleans() | st.none() | st.text()
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.recursive(_LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner)))
+def test_exactly_the_floats_that_are_not_finite_are_found_at_any_depth(value: Any) -> None:
+    def count(node: Any) -> int:
+        if isinstance(node, dict | list):
+            return sum(map(count, node.values() if isinstance(node, dict) else node))
+        return isinstance(node, float) and not isfinite(node)
+
+    assert len(list(finite("root", value))) == count(value)
+
+
+def test_a_float_in_a_list_is_named_by_its_place() -> None:
+    (problem,) = finite("", {"a": {"b": [0.5, inf]}})
+    assert problem.key == "a.b[1]"
+
+
+def test_no_range_lets_nan_through() -> None:
+    checks = (at_least("k", nan, 0), at_most("k", nan, 1, "why"), positive("k", nan), fraction("k", nan))
+    assert [len(list(check)) for check in checks] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 2**63 - 1, "tasks.seed": 2**63 - 1},
+        {"tasks.train_count": 1_000_000, "tasks.heldout_count": 0},
+        {"tasks.source": "bfcl", "tasks.train_count": None, "tasks.heldout_count": None},
+        {"training.threads": None, "training.adam_betas": [0.0, 0.999]},
+        {"training.threads": 1, "training.evaluate_every_epochs": 0, "synthesis.temperature": 0.0},
+        {"reward.name": "format", "synthesis.enabled": False},
+    ],
+    ids=str,
+)
+def test_the_ends_of_a_range_are_accepted(changes: dict[str, Any]) -> None:
+    validate(from_mapping(changed(changes)))
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -177,8 +262,12 @@ def test_a_compute_nodes_engine_is_not_looked_for_on_the_login_node(monkeypatch:
 
 
 @pytest.mark.parametrize("rule", config_rules._RULES, ids=lambda rule: rule.__name__)
-def test_every_rule_has_a_row_in_the_table(rule: Callable[[Config], Iterator[config_rules.Problem]]) -> None:
+def test_every_rule_has_a_row_in_the_table(rule: Callable[[Config], Iterator[Problem]]) -> None:
     section = {
+        "_finite": ("training",),
+        "_objective": ("training",),
+        "_batches": ("training",),
+        "_seeds": ("seed", "tasks"),
         "_reward": ("reward", "simulation"),
         "_model": ("model", "rollout"),
         "_tracking": ("tracking", "launch"),
