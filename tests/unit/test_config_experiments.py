@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -41,6 +43,44 @@ def test_the_experiments_that_the_readme_names_are_there() -> None:
 def test_each_choice_of_a_group_fits_the_schema(group: str, choice: str) -> None:
     config = from_mapping(composed(f"{group}={choice}"))
     assert isinstance(config, Config)
+
+
+def schema_keys(section: Any) -> set[str]:
+    """Every dotted key of a dataclass; a dictionary's own keys are free and do not count."""
+    keys = set()
+    for name, kind in get_type_hints(section).items():
+        if is_dataclass(kind):
+            keys |= {f"{name}.{inner}" for inner in schema_keys(kind)}
+        else:
+            keys.add(name)
+    return keys
+
+
+def given_keys(section: Any, values: DictConfig) -> set[str]:
+    """Every dotted key that the YAML gives, down to where the schema ends."""
+    kinds = get_type_hints(section)
+    keys = set()
+    for name in map(str, values):
+        if is_dataclass(kinds.get(name)):
+            keys |= {f"{name}.{inner}" for inner in given_keys(kinds[name], values[name])}
+        else:
+            keys.add(name)
+    return keys
+
+
+@pytest.mark.parametrize(("group", "choice"), GROUPS)
+def test_each_choice_of_a_group_gives_every_key_so_that_none_needs_a_plus(group: str, choice: str) -> None:
+    section = get_type_hints(Config)[group]
+    assert given_keys(section, composed(f"{group}={choice}")[group]) == schema_keys(section)
+
+
+def test_every_section_has_a_group_and_every_other_key_a_value() -> None:
+    assert given_keys(Config, composed()) == schema_keys(Config)
+
+
+def test_a_key_that_only_slurm_knows_is_set_without_a_plus() -> None:
+    config = from_mapping(composed("cluster.train.mem_gb=8", "cluster.setup=[module load cuda]"))
+    assert (config.cluster.train.mem_gb, list(config.cluster.setup)) == (8, ["module load cuda"])
 
 
 def test_a_composed_configuration_survives_the_way_through_plain_data() -> None:
