@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Sequence
 
 import hydra
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
@@ -35,7 +36,7 @@ def launch(composed: DictConfig) -> None:
         code = launch_point(composed, HydraConfig.get().overrides.task)
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except RodsError as error:
+    except (RodsError, OSError, yaml.YAMLError) as error:
         print(f"launch.py: {error}", file=sys.stderr)
         code = REFUSED
     if code == INTERRUPTED:

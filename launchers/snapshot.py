@@ -55,13 +55,19 @@ def load_config(run: RunDir) -> Config:
     """The frozen configuration, unchecked; see `verify`.
 
     Raises:
-        SnapshotError: there is none.
+        SnapshotError: there is none, or it is no configuration.
     """
     try:
         return from_mapping(yaml.safe_load(run.config_file.read_text()))
     except FileNotFoundError as error:
         raise SnapshotError(
             f"{run.config_file}: expected the frozen configuration, found none; start a new run"
+        ) from error
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
+        found = " ".join(str(error).split())
+        raise SnapshotError(
+            f"{run.config_file}: expected the frozen configuration, found something else ({found}). "
+            "Put the file back as it was, or start a new run"
         ) from error
 
 

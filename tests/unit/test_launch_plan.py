@@ -239,6 +239,16 @@ def test_a_run_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*"))
 
 
+def test_a_runs_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    done = launch(tmp_path, "+experiment=rods_tiny", f"launch.runs_dir={file}")
+    assert done.returncode == 2
+    assert done.stderr.startswith("launch.py: ")
+    assert str(file) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_launching_imports_no_torch(tmp_path: Path) -> None:
     code = (
         "import sys, runpy; sys.argv = ['launch.py', '+experiment=rods_qwen4b', 'launch.mode=plan']\n"

@@ -18,6 +18,7 @@ from launchers.errors import LaunchError, SnapshotError
 from launchers.identity import config_hash
 from launchers.resume import open_for_resume
 from rods.config import Config, LaunchConfig, TrainingConfig
+from rods.errors import RodsError
 from rods.exchange import owner, stop
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import NotARunDirError, RunDir
@@ -128,6 +129,14 @@ def test_resume_refuses_another_experiment_and_says_how_to_compose_it(tmp_path: 
     with pytest.raises(LaunchError, match=r"training\.epochs: 5 → 9") as refused:
         open_for_resume(str(run.path), other)
     assert "python launch.py +experiment=frozen launch.resume=" in str(refused.value)
+
+
+@pytest.mark.parametrize("content", ["", "a: [", "- a\n", "17", "seed: x\n", "\x00"])
+def test_resume_with_a_damaged_configuration_names_it(tmp_path: Path, content: str) -> None:
+    run = RunDir.create(tmp_path / "runs", "x", "0" * 64)
+    run.config_file.write_text(content)
+    with pytest.raises(RodsError):
+        open_for_resume(str(run.path), CONFIG)
 
 
 def test_resume_refuses_a_finished_run(tmp_path: Path) -> None:
@@ -262,6 +271,13 @@ class TestStopRequest:
         stop.request(run, 1, "train received SIGUSR2")
         stop.request(run, 1, stop.FINISHED)
         assert not stop.is_finished(run)
+
+    def test_an_end_that_was_reached_outdoes_an_earlier_request(self, tmp_path: Path) -> None:
+        run = RunDir.create(tmp_path, "x", "0" * 64)
+        stop.request(run, 1, "interrupted")
+        stop.finish(run, 1)
+        assert stop.is_finished(run)
+        assert stop.is_requested(run, 1)
 
     def test_the_next_attempt_does_not_obey_the_last_ones_request(self, tmp_path: Path) -> None:
         run = RunDir.create(tmp_path, "x", "0" * 64)
