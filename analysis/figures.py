@@ -22,7 +22,7 @@ _SMOOTH = 4  # steps of the running mean: about one epoch of the tiny experiment
 
 def reward_by_step(data: RunData) -> Figure:
     """Mean training reward of each step, a running mean, and the held-out evaluations."""
-    figure, axes = _axes("training step", "progress reward")
+    figure, axes = _axes("training step", f"{data.config['reward']['name']} reward")
     means = {step: fmean(group.mean for group in groups) for step, groups in by_step(data).items()}
     steps = sorted(means)
     axes.plot(
@@ -43,14 +43,14 @@ def reward_by_step(data: RunData) -> Figure:
             axes.errorbar(
                 [point.step for point in points],
                 [point.mean for point in points],
-                yerr=[point.error for point in points],
+                yerr=[point.error or 0.0 for point in points],
                 color=colour,
                 marker=marker,
                 linestyle="--",
                 capsize=3,
                 label=label,
             )
-    axes.set_ylim(0, 1)
+    axes.set_ylim(0, 2 if data.config["reward"]["name"] == "format" else 1)
     axes.legend(loc="lower right")
     return figure
 

@@ -65,14 +65,15 @@ class Evaluation:
     """A held-out evaluation.
 
     Attributes:
-        error: a bound on the standard error of `mean`: sqrt(m(1 − m)/n) for n rewards in [0, 1] (Popoviciu).
+        error: a bound on the standard error of `mean`: sqrt(m(1 − m)/n) for n rewards in [0, 1]; None where
+            rewards leave [0, 1] (the format reward reaches 2): there is no such bound.
     """
 
     step: int
     epoch: int
     mode: str
     mean: float
-    error: float
+    error: float | None
     count: int
     by_kind: dict[str, float]
 
@@ -130,18 +131,23 @@ def variance_by_zone(data: RunData) -> list[ZoneRow]:
 
 def evaluations(data: RunData) -> list[Evaluation]:
     """Held-out evaluations, oldest first."""
+    bounded = data.config["reward"]["name"] != "format"
     return [
         Evaluation(
             step=event["step"],
             epoch=event["epoch"],
             mode=event["mode"],
             mean=event["mean"],
-            error=sqrt(event["mean"] * (1 - event["mean"]) / event["count"]),
+            error=_error_bound(event["mean"], event["count"]) if bounded else None,
             count=event["count"],
             by_kind=event["by_kind"],
         )
         for event in data.named("evaluation_done")
     ]
+
+
+def _error_bound(mean: float, count: int) -> float | None:
+    return sqrt(mean * (1 - mean) / count) if 0 <= mean <= 1 else None
 
 
 def first_means(data: RunData) -> list[float]:

@@ -37,7 +37,8 @@ def tool_format(outcome: Outcome) -> float:
     """Stage-1 reward I_tool · (R_format + R_tool), in [0, 2].
 
     R_format = (T − n₋₃)/T over the T actions (tool calls attempted), R_tool = n₋₁/(n₋₁ + n₋₂); no action
-    earns 0, and R_tool is 0 when no call could be read.
+    earns 0, and R_tool is 0 when no call could be read. The curriculum assumes [0, 1], so the configuration
+    allows this reward without expansion only.
     """
     unreadable = outcome.codes.count(PARSE_FAILURE)
     raised, ran = outcome.codes.count(CALL_ERROR), outcome.codes.count(EXECUTED)

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 import yaml
 
-from analysis import report, tables
+from analysis import figures, report, tables
 from analysis.load import NothingToReportError, load
-from rods.config import BoundaryConfig, Config, ModelConfig, SynthesisConfig
+from rods.config import BoundaryConfig, Config, ModelConfig, RewardConfig, SynthesisConfig
 from rods.exchange.journal import JournalWriter
 from rods.exchange.lineage import continuation
 from rods.exchange.rundir import NotARunDirError, RunDir
@@ -144,6 +144,27 @@ def test_the_page_is_self_contained_and_holds_the_numbers(run_dir):
     assert not re.search(r"(src|href)=\"(?!data:)", page)
     for text in ("temperature 1", "greedy", "0.800", "duplicate_content 1", "burn_in 1", "a~1"):
         assert text in page
+
+
+def test_a_format_reward_above_one_has_a_report_without_error_bounds(tmp_path):
+    def evaluated(mean):
+        return event("evaluation_done", 1, 1, split="heldout", mode="sampled", mean=mean, by_kind={}, count=4)
+
+    observed = event("group_observed", 1, 1, task_id="a", rewards=[2.0, 1.5])
+    events = [EVENTS[0], EVENTS[3], observed, evaluated(0.5), evaluated(1.75)]
+    run = make_run(tmp_path, events, reward=RewardConfig("format"), synthesis=SynthesisConfig(enabled=False))
+    assert [point.error for point in tables.evaluations(load(run))] == [None, None]
+    (axes,) = figures.reward_by_step(load(run)).axes
+    assert axes.get_ylim() == (0, 2)
+    page = report.build(run).html.read_text()
+    assert '<td class="n">1.750</td><td class="n">–</td>' in page
+
+
+def test_a_bounded_reward_has_an_error_bound(run_dir):
+    data = load(run_dir)
+    assert tables.evaluations(data)[0].error == pytest.approx(0.25)
+    (axes,) = figures.reward_by_step(data).axes
+    assert axes.get_ylim() == (0, 1)
 
 
 def test_text_from_a_run_is_escaped(tmp_path):
