@@ -44,6 +44,11 @@ def request(run: RunDir, attempt: int, reason: str) -> None:
         write_json(run.stop_file, {"attempt": attempt, "reason": reason})
 
 
+def finish(run: RunDir, attempt: int) -> None:
+    """Say that the run came to its end, whatever was asked meanwhile; the other roles stop too."""
+    write_json(run.stop_file, {"attempt": attempt, "reason": FINISHED})
+
+
 def is_requested(run: RunDir, attempt: int) -> bool:
     """Whether `attempt` was asked to stop."""
     found = read(run)

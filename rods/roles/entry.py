@@ -29,17 +29,22 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 def run_role(run_dir: str, role: str, attempt: int) -> int:
     """Run one role to its end; returns 0, or ends the process with the role's exit status.
 
-    A `RodsError` is printed without a traceback, since its message is complete, and ends the process with 1.
+    75 (EX_TEMPFAIL) is a trainer that was stopped before its end, with a checkpoint written. A `RodsError` or an
+    `OSError` (full disk) is printed without a traceback and ends the process with 1.
     """
-    try:
-        status = _run(RunDir.open(Path(run_dir)), role, attempt)
-    except RodsError as error:
-        print(f"{role}: {error}", file=sys.stderr)
-        status = 1
+    status = _status(run_dir, role, attempt)
     if status:
         # submitit would report a returned status as a success.
         sys.exit(status)
     return status
+
+
+def _status(run_dir: str, role: str, attempt: int) -> int:
+    try:
+        return _run(RunDir.open(Path(run_dir)), role, attempt)
+    except (RodsError, OSError) as error:
+        print(f"{role}: {error}", file=sys.stderr)
+        return 1
 
 
 def _run(run: RunDir, role: str, attempt: int) -> int:
@@ -53,11 +58,11 @@ def _run(run: RunDir, role: str, attempt: int) -> int:
     heartbeat = Heartbeat(run.heartbeats, role)
     heartbeat.beat("starting", attempt=attempt)
     status = int(main(str(run.path), attempt))
-    if status == 0:
-        heartbeat.finish(attempt=attempt)
     if status == 0 and role == TRAIN:
         # Nobody supervises a Slurm job: this is what ends the synthesis there.
-        stop.request(run, attempt, stop.FINISHED)
+        stop.finish(run, attempt)
+    if status in (0, os.EX_TEMPFAIL):
+        heartbeat.finish(attempt=attempt)
     return status
 
 
@@ -78,9 +83,12 @@ def run_slurm_role(run_dir: str) -> int:
     saved its state by now: the job goes back into the queue.
     """
     role, attempt = os.environ["RODS_ROLE"], int(os.environ["RODS_ATTEMPT"])
-    status = run_role(run_dir, role, attempt)
-    if role == TRAIN and not stop.is_finished(RunDir(Path(run_dir))):
+    status = _status(run_dir, role, attempt)
+    if role == TRAIN and status == os.EX_TEMPFAIL:
         subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=60)
+        return 0
+    if status:
+        sys.exit(status)
     return status
 
 

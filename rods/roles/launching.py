@@ -22,7 +22,7 @@ from rods.exchange.rundir import RunDir
 from rods.roles import slurm_follower
 from rods.roles.entry import run_role, run_slurm_role
 from rods.roles.supervisor import Outcome, Patience, Supervisor
-from rods.watch.progress import view
+from rods.watch.progress import LastingConsole, view
 
 
 def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
@@ -31,7 +31,7 @@ def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
     Raises:
         RodsError: refused; nothing was started.
     """
-    console = Console()
+    console = LastingConsole()
     _check_place(config)
     run = _open_or_create(config, plan, overrides)
     try:
@@ -72,7 +72,7 @@ def follow(run: RunDir, attempt: int, console: Console) -> int:
 def follow_detached(run: RunDir, attempt: int) -> int:
     """`follow` in a process of its own, which was made the run's owner when it was started."""
     try:
-        return follow(run, attempt, Console())
+        return follow(run, attempt, LastingConsole())
     finally:
         owner.release(run)
 

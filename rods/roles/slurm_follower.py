@@ -10,6 +10,7 @@ from launchers.slurm import FAILED_STATES
 from rods.exchange import stop
 from rods.exchange.rundir import RunDir
 from rods.roles.supervisor import Outcome, Status
+from rods.watch.progress import Forgiving
 
 POLL_S = 2.0
 
@@ -30,9 +31,10 @@ def follow(
     run: RunDir, job: Job, on_tick: Callable[[], None], sleep: Callable[[float], None] = time.sleep
 ) -> Outcome:
     """Block until the job has ended for good; a state that is not known to be final is waited on."""
+    shown = Forgiving(on_tick)
     try:
         while (outcome := judge(run, job.job_id, job.state)) is None:
-            on_tick()
+            shown.tick()
             sleep(POLL_S)
     except KeyboardInterrupt:
         return Outcome(

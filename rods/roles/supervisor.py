@@ -7,6 +7,7 @@ the stop file, given time, and then ended by the id of its process group.
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +17,16 @@ from enum import StrEnum
 from typing import Protocol
 
 from launchers.resources import TRAIN
+from rods.errors import RodsError
 from rods.exchange import stop
 from rods.exchange.atomic import write_json
 from rods.exchange.heartbeat import Heartbeat, read_all
+from rods.exchange.owner import SUPERVISOR
 from rods.exchange.rundir import RunDir
+from rods.watch.progress import Forgiving, say
 
 POLL_S = 0.5
-SUPERVISOR = "supervisor"
+STOPPED_EARLY = os.EX_TEMPFAIL  # the trainer's status after a stop before the end, with a checkpoint written
 _BEAT_EVERY_S = 5.0
 _KILL_S = 10.0  # a killed process that hangs in the kernel must not hang the supervisor
 
@@ -123,25 +127,53 @@ class Supervisor:
     roles: list[Role] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
     _last_beat: float = float("-inf")
+    _said: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._view = Forgiving(self.on_tick)
 
     def follow(self) -> Outcome:
-        """Start the roles, block until all have ended, and record how it went in the attempt's folder."""
+        """Start the roles, block until all have ended, and record how it went in the attempt's folder.
+
+        Raises:
+            OSError, RodsError: a role could not be started; those that were have been stopped, and it is recorded.
+        """
         heartbeat = Heartbeat(self.run.heartbeats, SUPERVISOR)
-        with self.interrupts.caught():
-            try:
-                for start in self.starters:
-                    self.roles.append(start())
-                outcome = self._first_ending(heartbeat)
-                stop.request(self.run, self.attempt, outcome.sentence.splitlines()[0])
-                self._wind_down(heartbeat)
-            finally:
-                self._kill_all()
-        write_json(
-            self.run.attempt_dir(self.attempt) / "outcome.json",
-            {"status": str(outcome.status), "exit_code": outcome.exit_code, "sentence": outcome.sentence},
-        )
-        heartbeat.finish(status=str(outcome.status))
+        outcome = Outcome(Status.failed, "the supervisor failed; the run was stopped")
+        try:
+            with self.interrupts.caught():
+                outcome = self._follow_roles(heartbeat)
+        except Exception as error:
+            outcome = Outcome(Status.failed, f"the supervisor failed: {type(error).__name__}: {error}")
+            raise
+        finally:
+            self._record(outcome, heartbeat)
         return outcome
+
+    def _follow_roles(self, heartbeat: Heartbeat) -> Outcome:
+        reason = "the supervisor failed"
+        try:
+            for start in self.starters:
+                self.roles.append(start())
+            outcome = self._first_ending(heartbeat)
+            reason = outcome.sentence.splitlines()[0]
+        finally:
+            self._wind_down(heartbeat, reason)
+        if stop.is_finished(self.run):
+            return _although_finished(outcome)
+        return outcome
+
+    def _record(self, outcome: Outcome, heartbeat: Heartbeat) -> None:
+        record = {
+            "status": str(outcome.status),
+            "exit_code": outcome.exit_code,
+            "sentence": outcome.sentence,
+        }
+        try:
+            write_json(self.run.attempt_dir(self.attempt) / "outcome.json", record)
+            heartbeat.finish(status=str(outcome.status))
+        except OSError as error:
+            say(f"how the run ended could not be recorded ({error}): {outcome.sentence}")
 
     def _first_ending(self, heartbeat: Heartbeat) -> Outcome:
         while (outcome := self._judge()) is None:
@@ -163,7 +195,7 @@ class Supervisor:
         return self._judge_silence()
 
     def _judge_ended(self, role: Role, code: int) -> Outcome | None:
-        if code:
+        if code and not (code == STOPPED_EARLY and role.role == TRAIN):
             return Outcome(
                 Status.failed, f"the role {role.role} {_ended(code)}; the run was stopped{_tail(role)}"
             )
@@ -174,7 +206,7 @@ class Supervisor:
                 Status.failed,
                 f"the role {role.role} ended before the trainer; the run was stopped{_tail(role)}",
             )
-        if stop.is_finished(self.run):
+        if not code:
             return Outcome(Status.finished, "the run finished")
         request = stop.read(self.run)
         reason = request.reason if request else "the trainer ended before the end of the run"
@@ -182,7 +214,11 @@ class Supervisor:
 
     def _judge_silence(self) -> Outcome | None:
         up = time.monotonic() - self._started
-        beats = read_all(self.run.heartbeats)
+        try:
+            beats = read_all(self.run.heartbeats)
+        except (OSError, RodsError, TypeError) as error:
+            self._say_once(f"the roles' heartbeats cannot be read: {error}")
+            return None
         for role in self.roles:
             # A beat of an earlier attempt is older than this attempt.
             silent = min(beats[role.role].age_s if role.role in beats else up, up)
@@ -195,16 +231,28 @@ class Supervisor:
                 )
         return None
 
-    def _wind_down(self, heartbeat: Heartbeat) -> None:
+    def _wind_down(self, heartbeat: Heartbeat, reason: str) -> None:
         """Give the roles time to stop cleanly, then end them. A second signal ends them at once."""
-        allowed = self.interrupts.count + 1
-        steps = ((None, self.patience.stop_s), (signal.SIGTERM, self.patience.terminate_s))
-        for number, seconds in steps:
-            if number is not None:
-                self._signal_running(number)
-            deadline = time.monotonic() + seconds
-            while self._running() and self.interrupts.count < allowed and time.monotonic() < deadline:
-                self._tick(heartbeat)
+        try:
+            self._ask_to_stop(reason)
+            allowed = self.interrupts.count + 1
+            steps = ((None, self.patience.stop_s), (signal.SIGTERM, self.patience.terminate_s))
+            for number, seconds in steps:
+                if number is not None:
+                    self._signal_running(number)
+                deadline = time.monotonic() + seconds
+                while self._running() and self.interrupts.count < allowed and time.monotonic() < deadline:
+                    self._tick(heartbeat)
+        finally:
+            self._kill_all()
+
+    def _ask_to_stop(self, reason: str) -> None:
+        """Through the stop file; by a signal where it cannot be written."""
+        try:
+            stop.request(self.run, self.attempt, reason)
+        except OSError as error:
+            say(f"the stop file cannot be written ({error}); the roles are sent SIGTERM instead")
+            self._signal_running(signal.SIGTERM)
 
     def _kill_all(self) -> None:
         self._signal_running(signal.SIGKILL)
@@ -221,10 +269,25 @@ class Supervisor:
 
     def _tick(self, heartbeat: Heartbeat) -> None:
         if time.monotonic() - self._last_beat > _BEAT_EVERY_S:
-            heartbeat.beat("following", attempt=self.attempt)
             self._last_beat = time.monotonic()
-        self.on_tick()
+            try:
+                heartbeat.beat("following", attempt=self.attempt)
+            except OSError as error:
+                self._say_once(f"the supervisor's heartbeat cannot be written: {error}")
+        self._view.tick()
         time.sleep(POLL_S)
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            say(sentence)
+
+
+def _although_finished(outcome: Outcome) -> Outcome:
+    """A trainer that came to its end while the run was being stopped has done all that was asked for."""
+    if outcome.status in (Status.finished, Status.interrupted):
+        return Outcome(Status.finished, "the run finished")
+    return Outcome(Status.finished, f"the run finished, although {outcome.sentence}")
 
 
 def _ended(code: int) -> str:

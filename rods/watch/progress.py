@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
 
+from rods.errors import RodsError
 from rods.exchange.rundir import RunDir
 from rods.watch.render import line, panel
 from rods.watch.state import read_state
@@ -52,6 +55,43 @@ class LineView:
             self._console.print(line(read_state(self._run)), markup=False, highlight=False, soft_wrap=True)
 
 
+class Forgiving:
+    """A view whose failure is said once and ends the view, never the run that it shows."""
+
+    def __init__(self, tick: Callable[[], None]) -> None:
+        self._tick: Callable[[], None] | None = tick
+
+    def tick(self) -> None:
+        """`tick` until it fails."""
+        if self._tick is None:
+            return
+        try:
+            self._tick()
+        except (OSError, RodsError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self._tick = None
+            say(
+                f"the progress view failed and was dropped; the run goes on ({type(error).__name__}: {error})"
+            )
+
+
+class LastingConsole(Console):
+    """A console whose reader may go away (`| head`): rich would end the process, and with it the run."""
+
+    def on_broken_pipe(self) -> None:
+        """Write to nowhere from now on, so that Python's last flush does not fail either."""
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        say("the output was closed; the run goes on")
+
+
+def say(sentence: str) -> None:
+    """One line on the error output, if anybody still reads it."""
+    with suppress(OSError, ValueError):
+        print(f"[rods] {sentence}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def view(run: RunDir, console: Console) -> Iterator[View]:
     """The view that suits where the console writes to."""
@@ -62,4 +102,4 @@ def view(run: RunDir, console: Console) -> Iterator[View]:
     with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
         shown = LiveView(run, live)
         yield shown
-        shown.tick()
+        Forgiving(shown.tick).tick()

@@ -38,6 +38,10 @@ BODIES = {
     while not run.stop_file.exists():
         time.sleep(0.05)
     (run.path / f"{ROLE}-{attempt}.stopped").touch()
+    return 75 if ROLE == "train" else 0""",
+    "finish although asked to stop": """
+    while not run.stop_file.exists():
+        time.sleep(0.05)
     return 0""",
     "crash": '    raise ValueError("the learner lost its gradient")',
     "refuse": '    raise RodsError("expected weights, found none")',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from launchers.errors import LaunchError
 from launchers.resources import resources
 from launchers.resume import open_for_resume
 from rods.exchange import stop
+from rods.exchange.atomic import CorruptFileError
 from rods.exchange.heartbeat import read_all
 from rods.exchange.rundir import RunDir
 from rods.roles.entry import run_role
@@ -28,14 +30,16 @@ from rods.roles.supervisor import Outcome, Patience, Status, Supervisor
 PATIENCE = Patience(heartbeat_s=120, stop_s=60, terminate_s=1)
 
 
-def supervised(run: RunDir, patience: Patience = PATIENCE) -> Outcome:
+def supervised(
+    run: RunDir, patience: Patience = PATIENCE, on_tick: Callable[[], None] = lambda: None
+) -> Outcome:
     """One attempt of a stub run, followed to its end in this process."""
     config = snapshot.verify(run)
     attempt = run.next_attempt()
     starters = [
         partial(local.start, config, run.path, part.role, attempt, run_role) for part in resources(config)
     ]
-    return Supervisor(run, attempt, starters, patience).follow()
+    return Supervisor(run, attempt, starters, patience, on_tick).follow()
 
 
 def is_running(pid: int) -> bool:
@@ -155,6 +159,60 @@ def test_a_role_that_cannot_be_started_leaves_no_other_behind(tmp_path: Path) ->
     with pytest.raises(OSError, match="no space left"):
         Supervisor(run, run.next_attempt(), starters, PATIENCE).follow()
     assert_nothing_left(run)
+    assert (run.path / "train-1.stopped").exists(), "the trainer was killed before it could save"
+    recorded = json.loads((run.attempt_dir(1) / "outcome.json").read_text())
+    assert (recorded["status"], "no space left" in recorded["sentence"]) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(), CorruptFileError("metrics are damaged"), KeyError("zones")]
+)
+def test_a_view_that_fails_is_dropped_and_the_run_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    ticks = []
+
+    def tick() -> None:
+        ticks.append(1)
+        raise error
+
+    run = stub_run(tmp_path, "finish when the other runs", "until stopped")
+    assert supervised(run, on_tick=tick).status is Status.finished
+    assert len(ticks) == 1
+    assert capsys.readouterr().err.count("the progress view failed") == 1
+    assert (run.path / "synthesis-1.stopped").exists()
+
+
+def test_a_full_disk_is_told_and_the_roles_are_signalled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = stub_run(tmp_path, "exit 7", "until stopped")
+    monkeypatch.setattr("rods.exchange.stop.write_json", full)
+    monkeypatch.setattr("rods.exchange.heartbeat.write_json", full)
+    monkeypatch.setattr("rods.roles.supervisor.write_json", full)
+    outcome = supervised(run, Patience(heartbeat_s=120, stop_s=3, terminate_s=3))
+    assert outcome.sentence.startswith("the role train ended with exit code 7")
+    told = capsys.readouterr().err
+    for part in ("sent SIGTERM instead", "heartbeat cannot be written", "could not be recorded"):
+        assert part in told
+    assert_nothing_left(run)
+
+
+def test_a_run_whose_output_is_closed_finishes(tmp_path: Path) -> None:
+    run = stub_run(tmp_path, "finish when the other runs", "until stopped")
+    command = [sys.executable, "-m", "rods.roles.launching", str(run.path), str(run.next_attempt())]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    told = process.stderr.read()
+    assert process.wait() == 0, told
+    assert "the output was closed; the run goes on" in told
+    assert "Traceback" not in told
+    assert json.loads((run.attempt_dir(1) / "outcome.json").read_text())["status"] == "finished"
 
 
 @pytest.fixture
@@ -196,6 +254,15 @@ def test_an_interrupt_stops_both_roles_cleanly(launched: Launched, number: signa
     for role in ("train", "synthesis"):
         assert (run.path / f"{role}-1.stopped").exists(), f"{role} was killed"
     assert_nothing_left(run)
+
+
+def test_a_run_that_finishes_while_it_is_interrupted_has_finished(launched: Launched) -> None:
+    run, process = launched("finish although asked to stop", "until stopped")
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, output
+    assert stop.is_finished(run)
+    assert "the run finished" in output
 
 
 def test_a_second_interrupt_ends_roles_that_do_not_listen(launched: Launched) -> None:
