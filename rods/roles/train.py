@@ -115,8 +115,8 @@ class RunWatcher:
     def log(self, record: dict[str, Any]) -> None:
         """Append to metrics/train.jsonl and copy to W&B."""
         self._metrics.write(record)
-        prefix = f"{record['event']}/{record['mode']}" if "event" in record else "train"
-        self._tracker.log({prefix: record}, record["step"])
+        names = (record.get("event", ROLE), record.get("mode"))
+        self._tracker.log({"/".join(name for name in names if name): record}, record["step"])
 
     def keep(self, step: int, groups: Sequence[Sequence[Rollout]]) -> None:
         """Write the first `tracking.rollouts_per_group` rollouts of each group, as text, one JSON object a line."""

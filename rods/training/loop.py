@@ -176,6 +176,7 @@ class Loop:
         if every and epoch % every == 0 and epoch < self._config.training.epochs:
             self._evaluate()
         self._ledger.record([EpochFinished(self._step, epoch)])
+        self._watcher.log({"event": "epoch", "step": self._step, "epoch": epoch, **self._pool_figures()})
         self._save()
         return True
 
@@ -223,7 +224,6 @@ class Loop:
         self._watcher.beat("evaluation", step=self._step, epoch=epoch, done=done, total=total)
 
     def _metrics(self, result: StepResult, emitted: int, retired: int, seconds: float) -> dict[str, Any]:
-        counts = summary(self._ledger.state)
         return {
             "step": self._step,
             "epoch": self._ledger.state.epoch,
@@ -232,6 +232,15 @@ class Loop:
             "steps_total": self._steps_total(),
             "epochs_total": self._config.training.epochs,
             **result.metrics,
+            **self._pool_figures(),
+            "seeds_emitted_now": emitted,
+            "retired_now": retired,
+            "seconds": seconds,
+        }
+
+    def _pool_figures(self) -> dict[str, Any]:
+        counts = summary(self._ledger.state)
+        return {
             "zones": counts["zones"],
             "unobserved": counts["unobserved"],
             "pool_active": counts["active_seeds"] + counts["active_variants"],
@@ -239,14 +248,11 @@ class Loop:
             "pool_variants": counts["active_variants"],
             "waiting": counts["waiting"],
             "seeds_emitted": counts["seeds_emitted"],
-            "seeds_emitted_now": emitted,
             "seeds_open": counts["seeds_open"],
+            "seeds_dropped": counts["seeds_closed"].get("dropped", 0),
             "variants_accepted": len(self._ledger.state.tasks) - counts["active_seeds"],
             "variants_refused": sum(counts["refused"].values()),
-            "seeds_dropped": counts["seeds_closed"].get("dropped", 0),
             "retired": sum(counts["retired"].values()),
-            "retired_now": retired,
-            "seconds": seconds,
         }
 
     def _steps_total(self) -> int:

@@ -81,7 +81,7 @@ def read_state(run: RunDir) -> RunState:
         steps_total=last.get("steps_total"),
         reward=last.get("reward_mean"),
         zones={zone: last.get("zones", {}).get(zone, 0) for zone in _ZONES} if last else {},
-        pool=_pool(last),
+        pool=_pool(next((line for line in reversed(lines) if "waiting" in line), {})),
         queues={name: dict(run.queue(name).counts()) for name in QUEUES},
         synthesis=_synthesis(run),
         roles={
