@@ -198,6 +198,22 @@ def test_of_several_resumes_at_once_one_owns_the_run(tmp_path: Path) -> None:
     assert open_for_resume(str(run.path), CONFIG).path == run.path, "a killed owner blocks the run"
 
 
+def test_whoever_is_overtaken_between_looking_and_taking_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDir.create(tmp_path, "x", "0" * 64)
+    make_dirs = owner.make_dirs
+
+    def overtaken(folder: Path) -> None:
+        monkeypatch.undo()
+        owner.take(run, 300)
+        make_dirs(folder)
+
+    monkeypatch.setattr(owner, "make_dirs", overtaken)
+    with pytest.raises(owner.OwnedError):
+        owner.take(run, 300)
+
+
 def test_an_owner_on_another_host_is_judged_by_its_age(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
