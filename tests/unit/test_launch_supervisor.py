@@ -20,7 +20,7 @@ from launchers import local, snapshot
 from launchers.errors import LaunchError
 from launchers.resources import resources
 from launchers.resume import open_for_resume
-from rods.exchange import stop
+from rods.exchange import owner, stop
 from rods.exchange.atomic import CorruptFileError
 from rods.exchange.heartbeat import read_all
 from rods.exchange.rundir import RunDir
@@ -305,5 +305,6 @@ def test_a_stopped_run_is_continued_as_the_next_attempt(tmp_path: Path) -> None:
     assert supervised(run).status is Status.finished
     assert pid_of(run, "train", attempt=2)
     assert (run.attempt_dir(2) / "train.out").exists()
+    owner.release(run)  # as launching does when its supervisor has ended
     with pytest.raises(LaunchError, match="this run has finished"):
         open_for_resume(str(run.path), snapshot.load_config(run))
