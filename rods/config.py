@@ -144,6 +144,19 @@ class BufferConfig:
 
 
 @dataclass(frozen=True)
+class ExchangeConfig:
+    """The shared directory: how durable, how deep, how long a silent worker keeps its claim."""
+
+    fsync: str = "always"  # the journal reaches the disk: always (each append) | step (each training step) | never
+    lease_s: float = 60.0  # a claimed seed whose worker is silent for longer goes to another one
+    max_deliveries: int = 3  # claims of one message before it is set aside (poison)
+    seed_batch: int = 4  # seeds per file in the seeds queue: one file, one claim, one lease
+    max_ready_seeds: int = 512  # waiting seeds; above it those of lowest φ are dropped and counted
+    group: str = ""  # Unix group that may read and write the run directory; "": the user's own
+    mode: str = "0750"  # permissions of the run's folders, octal; with `group` usually 2770
+
+
+@dataclass(frozen=True)
 class RewardConfig:
     """What an episode earns."""
 
@@ -226,6 +239,7 @@ class Config:
     synthesis: SynthesisConfig = field(default_factory=SynthesisConfig)
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     buffer: BufferConfig = field(default_factory=BufferConfig)
+    exchange: ExchangeConfig = field(default_factory=ExchangeConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     simulation: SimulationConfig = field(default_factory=SimulationConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)

@@ -6,6 +6,7 @@ that nothing heavy is imported.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -236,6 +237,21 @@ def _buffer(config: Config) -> Iterator[Problem]:
         )
 
 
+def _exchange(config: Config) -> Iterator[Problem]:
+    exchange = config.exchange
+    yield from choice("exchange.fsync", exchange.fsync, ("always", "step", "never"))
+    yield from positive("exchange.lease_s", exchange.lease_s)
+    for name in ("max_deliveries", "seed_batch", "max_ready_seeds"):
+        yield from at_least(f"exchange.{name}", getattr(exchange, name), 1)
+    if not re.fullmatch(r"[0-7]?[7][0-7]{2}", exchange.mode):
+        yield Problem(
+            "exchange.mode",
+            exchange.mode,
+            "the owner must be able to read, write and enter the run's folders",
+            "set octal permissions such as 0750, or 2770 to share with exchange.group",
+        )
+
+
 def _reward(config: Config) -> Iterator[Problem]:
     yield from choice("reward.name", config.reward.name, ("progress", "binary", "format"))
     # The curriculum's zones and φ = 4r̄(1 − r̄) are defined for rewards in [0, 1]; the format reward reaches 2.
@@ -292,6 +308,7 @@ _RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _synthesis,
     _boundary,
     _buffer,
+    _exchange,
     _reward,
     _cluster,
     _tracking,
