@@ -1,6 +1,7 @@
 # make demo: install and watch the loop turn. make test: everything that CI checks. make help: the rest.
 PYTHON ?= python3
 EXTRA ?= cpu
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(EXTRA)
@@ -32,7 +33,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 unit: $(STAMP)
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/unit
 
 integration: $(STAMP)
 	$(BIN)/pytest -q tests/integration
