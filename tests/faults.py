@@ -128,7 +128,7 @@ def install(faults: Sequence[Fault]) -> None:
     for name, call in _FUNCTIONS.items():
         setattr(os, name, _struck(name, call) if name in named else call)
     # What pathlib and everybody else calls; the writes behind it are C and are not seen.
-    io.open = builtins.open = _struck("open", _IO_OPEN) if "open" in named else _IO_OPEN  # type: ignore[assignment]
+    io.open = builtins.open = _struck("open", _IO_OPEN) if "open" in named else _IO_OPEN
 
 
 @contextmanager

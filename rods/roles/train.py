@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from transformers.utils import logging as transformers_logging
@@ -19,6 +19,7 @@ from rods import tasks as task_sources
 from rods.config import Config
 from rods.exchange import stop
 from rods.exchange.atomic import write_text
+from rods.exchange.attempt import Fence
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
@@ -34,9 +35,24 @@ from rods.training.handover import Handover
 from rods.training.learner import Learner
 from rods.training.ledger import Ledger
 from rods.training.loop import Loop, Parts
+from rods.training.protocols import Stepper
+from rods.training.step import Stepper as PolicyStepper
 
 ROLE = "train"
 _BEAT_EVERY_S = 1.0
+
+
+StepperBuilder = Callable[[Config, TaskSet], "RoleStepper"]
+
+
+class RoleStepper(Stepper, Protocol):
+    """A stepper that a role owns: it can show transcripts, and it is closed at the end."""
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """A transcript as text."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
 
 
 def main(run_dir: str, attempt: int) -> int:
@@ -45,7 +61,11 @@ def main(run_dir: str, attempt: int) -> int:
     Raises:
         RodsError: anything that makes the run impossible; the message is complete.
     """
-    run = RunDir.open(Path(run_dir))
+    return train(RunDir.open(Path(run_dir)), attempt, build_stepper)
+
+
+def train(run: RunDir, attempt: int, build: StepperBuilder) -> int:
+    """`main` with a policy of the caller's making."""
     config = snapshot.load_config(run)
     _quiet(config)
     with ExitStack() as stack:
@@ -53,32 +73,46 @@ def main(run_dir: str, attempt: int) -> int:
         watcher = RunWatcher(run, attempt, config, tracker)
         stack.callback(watcher.close)
         watcher.beat("loading")
-        parts = assemble(run, attempt, config, watcher)
-        stack.callback(parts.engine.close)
+        tasks = task_sources.load(config.tasks)
+        stepper = build(config, tasks)
+        stack.callback(stepper.close)
+        watcher.text = stepper.text
+        parts = assemble(run, attempt, config, tasks, stepper, watcher)
         stack.callback(parts.ledger.close)
         finished = Loop(parts).run()
     return 0 if finished else os.EX_TEMPFAIL
 
 
-def assemble(run: RunDir, attempt: int, config: Config, watcher: RunWatcher) -> Parts:
-    """Load tasks, learner, engine and the newest complete checkpoint."""
-    tasks = task_sources.load(config.tasks)
+def build_stepper(config: Config, tasks: TaskSet) -> RoleStepper:
+    """Learner and engine of the configured model."""
     model_dir = Path(resolve(config.model.path))
     learner = Learner(model_dir, config.model, config.training, planned_steps(config, tasks), config.seed)
     engine = engines.build(model_dir, config.model, config.rollout, config.seed)
     chat = Chat(load_tokenizer(model_dir), config.model, protocols.get(config.simulation.protocol))
-    watcher.chat = chat
+    return PolicyStepper(config, learner, engine, chat)
+
+
+def assemble(
+    run: RunDir, attempt: int, config: Config, tasks: TaskSet, stepper: Stepper, watcher: RunWatcher
+) -> Parts:
+    """Where the loop stands: at the newest complete checkpoint, or at the beginning.
+
+    Raises:
+        OvertakenError: a newer attempt was started meanwhile.
+    """
+    fence = Fence(run, attempt)
+    fence.check()
     found = checkpoint.latest(run.checkpoints)
     if found is None:
         ledger, step, remaining = Ledger.begin(run, attempt, config, tasks), 0, ()
     else:
-        learner.load(found)
+        stepper.load(found)
         extra = checkpoint.read_extra(found)
         ledger = Ledger.resume(run, attempt, config, tasks, extra["ledger"])
         step, remaining = extra["step"], tuple(extra["remaining"])
     book = {task.id: task for task in tasks.train}
     handover = Handover(run, ledger, book, config)
-    return Parts(config, run, tasks, book, ledger, handover, learner, engine, chat, watcher, step, remaining)
+    return Parts(config, run, tasks, book, ledger, handover, stepper, watcher, fence, step, remaining)
 
 
 def planned_steps(config: Config, tasks: TaskSet) -> int:
@@ -90,10 +124,10 @@ class RunWatcher:
     """Writes heartbeats, metrics and rollouts of the training role into the run directory.
 
     Attributes:
-        chat: decodes rollouts; set once the tokenizer is loaded.
+        text: decodes a transcript; set once the tokenizer is loaded.
     """
 
-    chat: Chat
+    text: Callable[[Sequence[int]], str]
 
     def __init__(self, run: RunDir, attempt: int, config: Config, tracker: Tracker) -> None:
         self._run = run
@@ -141,7 +175,7 @@ class RunWatcher:
             "turns_passed": verdicts,
             "codes": list(rollout.outcome.codes),
             "finish": rollout.finish,
-            "text": self.chat.text(rollout.token_ids),
+            "text": self.text(rollout.token_ids),
         }
 
 

@@ -8,7 +8,7 @@ does not depend on how it was cut (paper, "Training"; facts on GRPO loops: globa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +61,18 @@ class Learner:
         self.reference = self._load_reference(model)
         self.engine = self._start_engine(model, total_steps * training.mini_batches)
 
-    def update(self, rollouts: Sequence[Sequenced], advantages: Sequence[float]) -> dict[str, float]:
+    def update(
+        self,
+        rollouts: Sequence[Sequenced],
+        advantages: Sequence[float],
+        on_progress: Callable[[], None] = lambda: None,
+    ) -> dict[str, float]:
         """Train on one step's rollouts.
 
         Args:
             rollouts: all of the step's, on every rank.
             advantages: one per rollout.
+            on_progress: called after every micro-batch.
 
         Returns:
             loss, kl, entropy, clip_fraction (…_low, …_high), ratio_max, logprob_gap (mean |engine − learner|
@@ -88,10 +94,10 @@ class Learner:
         weights = [self._weights(mini, rollouts) for mini in minis]
         # The first mini-batch meets the weights of the step's start anyway: its own forward gives `old`.
         old: list[list[torch.Tensor | None]] = [[None] * len(minis[0].ranks[self.rank])]
-        old += [self._old_logprobs(mini, rollouts) for mini in minis[1:]]
+        old += [self._old_logprobs(mini, rollouts, on_progress) for mini in minis[1:]]
         meter = Meter(len(minis))
         for mini, share, before in zip(minis, weights, old, strict=True):
-            self._optimizer_step(mini, rollouts, advantages, share, before, meter)
+            self._optimizer_step(mini, rollouts, advantages, share, before, meter, on_progress)
         self.steps += 1
         return meter.summary() | {
             "tokens": float(sum(len(rollout.token_ids) for rollout in rollouts)),
@@ -175,6 +181,7 @@ class Learner:
         weights: dict[int, float],
         old: list[torch.Tensor | None],
         meter: Meter,
+        on_progress: Callable[[], None],
     ) -> None:
         meter.start(self.device)
         for number, micro in enumerate(mini.ranks[self.rank]):
@@ -193,6 +200,7 @@ class Learner:
             # DeepSpeed averages gradients over ranks; the weights are shares of a sum.
             self.engine.backward(loss * self.world_size)
             meter.add(loss.detach(), entropy.detach(), tokens, terms)
+            on_progress()
         self._refuse_divergence("loss", meter.close())
         rate = self.engine.get_lr()[0]
         self.engine.step()
@@ -212,13 +220,15 @@ class Learner:
         shares = token_weights(counts, self.training.loss_aggregation)
         return dict(zip(mini.rollouts, shares, strict=True))
 
-    def _old_logprobs(self, mini: MiniBatch, rollouts: Sequence[Sequenced]) -> list[torch.Tensor | None]:
-        return [
-            self._logprobs(
-                self.engine, self._padded(micro, rollouts), self._micro_chunks(mini, number, rollouts)
-            )
-            for number, micro in enumerate(mini.ranks[self.rank])
-        ]
+    def _old_logprobs(
+        self, mini: MiniBatch, rollouts: Sequence[Sequenced], on_progress: Callable[[], None]
+    ) -> list[torch.Tensor | None]:
+        old: list[torch.Tensor | None] = []
+        for number, micro in enumerate(mini.ranks[self.rank]):
+            padded, chunks = self._padded(micro, rollouts), self._micro_chunks(mini, number, rollouts)
+            old.append(self._logprobs(self.engine, padded, chunks))
+            on_progress()
+        return old
 
     @torch.no_grad()
     def _logprobs(self, module: torch.nn.Module, padded: Padded, chunks: int) -> torch.Tensor:

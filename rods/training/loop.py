@@ -10,55 +10,34 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Protocol
+from typing import Any
 
 from rods.config import Config
 from rods.curriculum import boundary, pool, retirement
 from rods.curriculum.events import (
     EpochFinished,
     EpochStarted,
-    EvaluationDone,
     GroupObserved,
     RunFinished,
     RunStarted,
 )
 from rods.curriculum.summary import summary
+from rods.exchange.attempt import Fence
 from rods.exchange.rundir import RunDir
-from rods.rollout.chat import Chat
-from rods.rollout.engine import Engine
-from rods.rollout.episode import Rollout
-from rods.simulation.session import Session
 from rods.tasks.model import Task
 from rods.tasks.taskset import TaskSet
 from rods.training import checkpoint
 from rods.training.handover import Handover
-from rods.training.heldout import evaluate
-from rods.training.learner import Learner
 from rods.training.ledger import Ledger
-from rods.training.step import Stepper, StepResult
-
-_PROBES = 4
-
-
-class Watcher(Protocol):
-    """Who follows the loop: heartbeats, metrics, tracking, and the wish to stop."""
-
-    def beat(self, phase: str, **info: Any) -> None:
-        """The loop is alive and does `phase`."""
-
-    def log(self, record: dict[str, Any]) -> None:
-        """A line for the metrics file and the tracking service."""
-
-    def keep(self, step: int, groups: Sequence[Sequence[Rollout]]) -> None:
-        """A step's rollouts, to be kept for reading."""
-
-    def stop_requested(self) -> bool:
-        """Whether to save and leave as soon as possible."""
+from rods.training.protocols import Result, Stepper, Watcher
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a loop is made of. `remaining` and `step` say where it stands (from a checkpoint, or a fresh start)."""
+    """What a loop is made of. `remaining` and `step` say where it stands (from a checkpoint, or a fresh start).
+
+    `fence` stands before everything that the attempts of a run share.
+    """
 
     config: Config
     run: RunDir
@@ -66,10 +45,9 @@ class Parts:
     book: dict[str, Task]
     ledger: Ledger
     handover: Handover
-    learner: Learner
-    engine: Engine
-    chat: Chat
+    stepper: Stepper
     watcher: Watcher
+    fence: Fence
     step: int
     remaining: tuple[str, ...]
 
@@ -83,7 +61,8 @@ class Loop:
         self._ledger = parts.ledger
         self._handover = parts.handover
         self._watcher = parts.watcher
-        self._stepper = Stepper(parts.config, parts.learner, parts.engine, parts.chat)
+        self._stepper = parts.stepper
+        self._fence = parts.fence
         self._step = parts.step
         self._remaining = list(parts.remaining)
 
@@ -92,6 +71,9 @@ class Loop:
 
         Returns:
             True when the run is finished, False when it was stopped with a checkpoint written.
+
+        Raises:
+            OvertakenError: a newer attempt of the run was started meanwhile.
         """
         if self._ledger.state.finished:
             return True
@@ -109,13 +91,12 @@ class Loop:
         return True
 
     def _start(self) -> None:
-        config, parts = self._config, self._parts
+        tasks = self._parts.tasks
         self._watcher.beat("starting", step=self._step)
-        sessions = [Session(task, config.simulation, config.reward) for task in parts.tasks.train[:_PROBES]]
-        probes = [parts.chat.opening(session)[: config.model.max_length] for session in sessions]
-        self._stepper.sync(self._step, probes)
+        self._stepper.start(self._step, tasks.train)
+        self._fence.check()
         state = self._ledger.state
-        self._ledger.record([RunStarted(self._step, state.epoch, parts.tasks.fingerprint, config.seed)])
+        self._ledger.record([RunStarted(self._step, state.epoch, tasks.fingerprint, self._config.seed)])
         self._handover.reopen()
         if self._step == 0 and not state.in_epoch:
             self._evaluate()
@@ -132,10 +113,12 @@ class Loop:
         tasks = [self._parts.book[task_id] for task_id in self._remaining[:size]]
         step, epoch = self._step + 1, self._ledger.state.epoch
         self._watcher.beat("rollout", step=step, epoch=epoch)
-        result = self._stepper.run(tasks, step, self._on_rollout, self._watcher.beat)
+        result = self._stepper.run(tasks, step, self._on_rollout, self._on_phase)
+        self._fence.check()
         self._step, self._remaining = step, self._remaining[size:]
         emitted, retired = self._decide(tasks, result)
         if not self._config.buffer.barrier:
+            self._fence.check()
             self._handover.receive()
         self._watcher.keep(step, result.groups)
         self._watcher.log(self._metrics(result, emitted, retired, time.perf_counter() - started))
@@ -143,7 +126,7 @@ class Loop:
         if every and step % every == 0 and self._remaining:
             self._save()
 
-    def _decide(self, tasks: Sequence[Task], result: StepResult) -> tuple[int, int]:
+    def _decide(self, tasks: Sequence[Task], result: Result) -> tuple[int, int]:
         """Journal what the step showed and what follows from it; returns how many seeds and retirements."""
         step, epoch = self._step, self._ledger.state.epoch
         observed = [
@@ -165,11 +148,12 @@ class Loop:
         if self._config.buffer.barrier:
             self._handover.wait(
                 self._config.buffer.barrier_timeout_s,
-                self._watcher.stop_requested,
+                self._waits_in_vain,
                 lambda missing: self._watcher.beat("barrier", step=self._step, epoch=epoch, missing=missing),
             )
             if self._watcher.stop_requested():
                 return False
+        self._fence.check()
         self._ledger.record(retirement.at_epoch_end(self._ledger.state, self._step, epoch))
         self._handover.write_expanded(epoch)
         every = self._config.training.evaluate_every_epochs
@@ -180,10 +164,16 @@ class Loop:
         self._save()
         return True
 
+    def _waits_in_vain(self) -> bool:
+        """Asked at the barrier: whether to stop waiting. An overtaken attempt must not take the answers."""
+        self._fence.check()
+        return self._watcher.stop_requested()
+
     def _finish(self) -> None:
         self._evaluate()
+        self._fence.check()
         self._ledger.record([RunFinished(self._step, self._ledger.state.epoch)])
-        self._parts.learner.export(self._parts.run.path / "policy")
+        self._stepper.export(self._parts.run.path / "policy")
         self._save()
 
     def _pause(self) -> bool:
@@ -195,40 +185,38 @@ class Loop:
         if not parts.tasks.heldout:
             return
         self._watcher.beat("evaluation", step=self._step, epoch=state.epoch)
-        events: list[EvaluationDone] = evaluate(
-            self._config,
-            parts.engine,
-            parts.chat,
-            parts.tasks.heldout,
-            self._step,
-            state.epoch,
-            self._on_evaluation,
-        )
+        events = self._stepper.evaluate(parts.tasks.heldout, self._step, state.epoch, self._on_evaluation)
+        self._fence.check()
         self._ledger.record(events)
         for event in events:
             self._watcher.log({**event.to_json(), "event": "evaluation"})
 
     def _save(self) -> None:
         self._watcher.beat("checkpoint", step=self._step, epoch=self._ledger.state.epoch)
+        self._fence.check()
         extra = {"step": self._step, "remaining": self._remaining, "ledger": self._ledger.snapshot()}
         root, keep = self._parts.run.checkpoints, self._config.training.keep_checkpoints
-        checkpoint.save(root, self._step, self._parts.learner, extra, keep)
+        checkpoint.save(root, self._step, self._stepper, extra, keep)
+        self._fence.check()
         self._ledger.write_tracker()
 
     def _on_rollout(self, done: int, total: int) -> None:
         epoch = self._ledger.state.epoch
         self._watcher.beat("rollout", step=self._step + 1, epoch=epoch, done=done, total=total)
 
+    def _on_phase(self, phase: str) -> None:
+        self._watcher.beat(phase, step=self._step + 1, epoch=self._ledger.state.epoch)
+
     def _on_evaluation(self, done: int, total: int) -> None:
         epoch = self._ledger.state.epoch
         self._watcher.beat("evaluation", step=self._step, epoch=epoch, done=done, total=total)
 
-    def _metrics(self, result: StepResult, emitted: int, retired: int, seconds: float) -> dict[str, Any]:
+    def _metrics(self, result: Result, emitted: int, retired: int, seconds: float) -> dict[str, Any]:
         return {
             "step": self._step,
             "epoch": self._ledger.state.epoch,
             "time": time.time(),
-            "engine": self._parts.engine.name,
+            "engine": self._stepper.engine_name,
             "steps_total": self._steps_total(),
             "epochs_total": self._config.training.epochs,
             **result.metrics,

@@ -11,18 +11,23 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
+from pathlib import Path
 from statistics import fmean
 
 import torch
 
 from rods.config import Config
+from rods.curriculum.events import EvaluationDone
 from rods.errors import RodsError
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Engine
 from rods.rollout.episode import Rollout, collect
+from rods.simulation.session import Session
 from rods.tasks.model import Task
 from rods.training.advantage import group_advantages, zero_variance
+from rods.training.heldout import evaluate
 from rods.training.learner import Learner
 
 _PROBES = 4  # sequences compared after each weight sync
@@ -56,7 +61,7 @@ class StepResult:
 
 
 class Stepper:
-    """Runs training steps on one policy.
+    """Runs training steps on one policy; `rods.training.loop.Stepper` with a learner and an engine behind it.
 
     Args:
         config: the run's configuration.
@@ -66,10 +71,21 @@ class Stepper:
     """
 
     def __init__(self, config: Config, learner: Learner, engine: Engine, chat: Chat) -> None:
+        self.rank, self.engine_name = learner.rank, engine.name
         self._config = config
         self._learner = learner
         self._engine = engine
         self._chat = chat
+
+    def start(self, step: int, tasks: Sequence[Task]) -> None:
+        """Bring the engine to the learner's weights after `step` steps; compared on the openings of `tasks`.
+
+        Raises:
+            PolicyMismatchError: see `sync`.
+        """
+        config = self._config
+        sessions = [Session(task, config.simulation, config.reward) for task in tasks[:_PROBES]]
+        self.sync(step, [self._chat.opening(session)[: config.model.max_length] for session in sessions])
 
     def run(
         self,
@@ -84,7 +100,8 @@ class Stepper:
             tasks: the step's tasks.
             step: its number.
             on_progress: told (episodes done, episodes in all) while rolling out.
-            on_phase: told when the update and the sync begin.
+            on_phase: told when the sync begins, and "update" again with every micro-batch: a long update is no
+                silence, a hung one is.
 
         Raises:
             PolicyMismatchError: the engine's policy is not the learner's, before or after the update.
@@ -94,7 +111,7 @@ class Stepper:
             groups = self._collect(tasks, step, on_progress)
         on_phase("update")
         with watch.phase("update"):
-            update = self._update(groups)
+            update = self._update(groups, partial(on_phase, "update"))
         on_phase("sync")
         with watch.phase("sync"):
             probes = [rollout.token_ids for rollout in list(chain.from_iterable(groups))[:_PROBES]]
@@ -128,6 +145,32 @@ class Stepper:
             )
         return gap
 
+    def evaluate(
+        self, tasks: Sequence[Task], step: int, epoch: int, on_progress: Callable[[int, int], None]
+    ) -> list[EvaluationDone]:
+        """Mean reward over `tasks`; see `rods.training.heldout.evaluate`."""
+        return evaluate(self._config, self._engine, self._chat, tasks, step, epoch, on_progress)
+
+    def save(self, folder: Path) -> None:
+        """Write the learner's state below `folder`. Collective."""
+        self._learner.save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Continue from what `save` wrote; `start` brings the engine along. Collective."""
+        self._learner.load(folder)
+
+    def export(self, folder: Path) -> None:
+        """Write the policy as a plain Hugging Face folder. Collective."""
+        self._learner.export(folder)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """A transcript as text."""
+        return self._chat.text(token_ids)
+
+    def close(self) -> None:
+        """Shut the engine down."""
+        self._engine.close()
+
     def _collect(
         self, tasks: Sequence[Task], step: int, on_progress: Callable[[int, int], None]
     ) -> list[list[Rollout]]:
@@ -149,7 +192,7 @@ class Stepper:
             on_progress,
         )
 
-    def _update(self, groups: list[list[Rollout]]) -> dict[str, float]:
+    def _update(self, groups: list[list[Rollout]], on_progress: Callable[[], None]) -> dict[str, float]:
         rewards = torch.tensor([[rollout.reward for rollout in group] for group in groups])
         advantages = group_advantages(rewards, self._config.training.normalize_advantage).flatten().tolist()
         pairs = zip(chain.from_iterable(groups), advantages, strict=True)
@@ -157,7 +200,7 @@ class Stepper:
         if not trained:
             return {}
         return self._learner.update(
-            [rollout for rollout, _ in trained], [advantage for _, advantage in trained]
+            [rollout for rollout, _ in trained], [advantage for _, advantage in trained], on_progress
         )
 
 

@@ -1,0 +1,76 @@
+"""What the loop asks of others: a policy that trains, and somebody who watches.
+
+The loop decides about tasks, never about tensors. Behind these protocols a run has DeepSpeed and vLLM; a crash
+soak has a policy that is one number, with everything else real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from rods.curriculum.events import EvaluationDone
+from rods.rollout.episode import Rollout
+from rods.tasks.model import Task
+
+
+class Result(Protocol):
+    """What a training step observed; `rods.training.step.StepResult` is one."""
+
+    @property
+    def groups(self) -> Sequence[Sequence[Rollout]]:
+        """One group of rollouts per task."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Figures for the metrics file."""
+
+
+class Stepper(Protocol):
+    """The policy, as far as the loop needs it: trained a step at a time, evaluated, kept on disk."""
+
+    rank: int
+    engine_name: str
+
+    def start(self, step: int, tasks: Sequence[Task]) -> None:
+        """Get ready to continue after `step` steps."""
+
+    def run(
+        self,
+        tasks: Sequence[Task],
+        step: int,
+        on_progress: Callable[[int, int], None],
+        on_phase: Callable[[str], None],
+    ) -> Result:
+        """Train on one group of rollouts per task."""
+
+    def evaluate(
+        self, tasks: Sequence[Task], step: int, epoch: int, on_progress: Callable[[int, int], None]
+    ) -> list[EvaluationDone]:
+        """Mean reward over `tasks`, by decoding mode."""
+
+    def save(self, folder: Path) -> None:
+        """Write the state below `folder`, on all ranks."""
+
+    def load(self, folder: Path) -> None:
+        """Continue from what `save` wrote."""
+
+    def export(self, folder: Path) -> None:
+        """Write the policy for others to load."""
+
+
+class Watcher(Protocol):
+    """Who follows the loop: heartbeats, metrics, tracking, and the wish to stop."""
+
+    def beat(self, phase: str, **info: Any) -> None:
+        """The loop is alive and does `phase`."""
+
+    def log(self, record: dict[str, Any]) -> None:
+        """A line for the metrics file and the tracking service."""
+
+    def keep(self, step: int, groups: Sequence[Sequence[Rollout]]) -> None:
+        """A step's rollouts, to be kept for reading."""
+
+    def stop_requested(self) -> bool:
+        """Whether to save and leave as soon as possible."""
