@@ -1,120 +1,57 @@
 """Append-only journals: the run's truth, since every state is a fold over them.
 
-A record is framed (magic, length, checksum of the two, checksum of the payload), because a process killed in
-the middle of a write tears large records, and a torn line would swallow the next one. What can be left by a
-crash is a *torn tail*: readers stop before it, and the writer sets its bytes aside when it opens the file.
-Anything else that does not check out is damage: an error with file and offset. Events are never skipped.
+Records are framed (see `frames`). What can be left by a crash is a *torn tail*: readers stop before it, and the
+writer sets its bytes aside when it opens the file. Anything else that does not check out is damage: an error
+with file and offset. Events are never skipped.
 
 Each file has one writer; readers need no lock, since a frame counts only once it is whole.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import os
 import re
-import struct
 import time
-import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rods.errors import RodsError
 from rods.exchange.atomic import FILE_MODE, fsync_dir, make_dirs, write_fully
+from rods.exchange.frames import (
+    HEADER_BYTES,
+    MAX_RECORD_BYTES,
+    JournalCorruptError,
+    JournalError,
+    decode,
+    frame,
+)
 from rods.exchange.torn import set_tail_aside
 
-MAGIC = b"RJ01"
-_PREFIX = struct.Struct(">4sI")  # magic, payload length
-_CHECKS = struct.Struct(">II")  # crc32 of the prefix, crc32 of the payload
-HEADER_BYTES = _PREFIX.size + _CHECKS.size
-MAX_RECORD_BYTES = 64 * 2**20
+__all__ = [
+    "FSYNC_POLICIES",
+    "HEADER_BYTES",
+    "MAX_RECORD_BYTES",
+    "JournalCorruptError",
+    "JournalError",
+    "JournalMissingError",
+    "JournalWriter",
+    "decode",
+    "files",
+    "frame",
+    "read",
+    "read_all",
+]
+
+FSYNC_POLICIES = ("always", "step", "never")
 _FILE_NAME = re.compile(r"(?P<writer>.+)-(?P<attempt>\d+)\.log")
 _POLL_S = 0.1
-
-
-class JournalError(RodsError):
-    """A journal cannot be read or written."""
+_log = logging.getLogger(__name__)
 
 
 class JournalMissingError(JournalError):
     """There is no such journal, also after the wait that was asked for."""
-
-
-class JournalCorruptError(JournalError):
-    """Damage that no crash of the writer explains.
-
-    Attributes:
-        file: the journal.
-        offset: first byte of the frame that does not check out.
-    """
-
-    def __init__(self, file: Path, offset: int, found: str) -> None:
-        super().__init__(
-            f"journal {file} is damaged at byte {offset}: expected a record, found {found}. "
-            "Records before it are whole; restore the file from a copy or go back to a checkpoint before it."
-        )
-        self.file = file
-        self.offset = offset
-
-
-def frame(record: dict[str, Any]) -> bytes:
-    """The bytes of one record.
-
-    Raises:
-        JournalError: it is not JSON, or larger than MAX_RECORD_BYTES.
-    """
-    try:
-        payload = json.dumps(record, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise JournalError(
-            f"a journal record must be plain JSON: {error}. Found: {str(record)[:200]}"
-        ) from error
-    if len(payload) > MAX_RECORD_BYTES:
-        raise JournalError(
-            f"a journal record may have {MAX_RECORD_BYTES} bytes, found {len(payload)}. Split it."
-        )
-    prefix = _PREFIX.pack(MAGIC, len(payload))
-    return prefix + _CHECKS.pack(zlib.crc32(prefix), zlib.crc32(payload)) + payload
-
-
-def decode(data: bytes, file: Path, base: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """Records in `data`, which starts at byte `base` of `file`, and the offset after the last of them.
-
-    Raises:
-        JournalCorruptError: bytes that are neither a record nor a torn tail.
-    """
-    records: list[dict[str, Any]] = []
-    position = 0
-    while position < len(data):
-        payload = _payload(data, position, file, base)
-        if payload is None:
-            break
-        records.append(json.loads(payload))
-        position += HEADER_BYTES + len(payload)
-    return records, base + position
-
-
-def _payload(data: bytes, position: int, file: Path, base: int) -> bytes | None:
-    """The payload of the frame at `position`; None for a torn tail."""
-    start = position + HEADER_BYTES
-    if start > len(data):
-        return None
-    prefix = data[position : position + _PREFIX.size]
-    magic, length = _PREFIX.unpack(prefix)
-    prefix_check, payload_check = _CHECKS.unpack_from(data, position + _PREFIX.size)
-    if magic != MAGIC or zlib.crc32(prefix) != prefix_check:
-        if not any(memoryview(data)[position:]):
-            # The file grew before its bytes arrived: zeros up to the end.
-            return None
-        raise JournalCorruptError(file, base + position, f"the bytes {data[position:start].hex()}")
-    payload = data[start : start + length]
-    if len(payload) == length and zlib.crc32(payload) == payload_check:
-        return payload
-    if start + length >= len(data):
-        # The last frame, cut short or with holes where pages had not arrived.
-        return None
-    raise JournalCorruptError(file, base + position, f"{length} bytes whose checksum differs")
 
 
 def read(path: Path, *, offset: int = 0, appear_within_s: float = 0.0) -> tuple[list[dict[str, Any]], int]:
@@ -176,24 +113,32 @@ class JournalWriter:
 
     Args:
         path: journal/<writer>-<attempt>.log
-        fsync: True: a record survives a power cut once `append` returns. False: it survives the process only,
-            and the operating system decides when it reaches the disk.
+        fsync: when records reach the disk, so that they survive a power cut (they survive the process's death
+            in any case): "always", before `append` returns; "step", before `sync` returns; "never", when the
+            operating system decides, and on `close`.
 
     Attributes:
         offset: bytes of whole records, the position a snapshot notes.
-        repaired_bytes: size of the torn tail found on opening, 0 for none.
+        repaired_bytes: size of the torn tail found on opening, 0 for none; it is logged as a warning too.
         torn_file: where those bytes were set aside, None for none.
 
     Raises:
         JournalCorruptError: the file is damaged before its tail; nothing was changed.
+        JournalError: no such policy.
     """
 
-    def __init__(self, path: Path, *, fsync: bool = True) -> None:
+    def __init__(self, path: Path, *, fsync: str = "always") -> None:
+        if fsync not in FSYNC_POLICIES:
+            raise JournalError(
+                f"journal {path}: expected fsync {' or '.join(FSYNC_POLICIES)}, found {fsync!r}."
+            )
         self.path = path
         self.repaired_bytes = 0
         self.torn_file: Path | None = None
         self._fsync = fsync
         self._usable = True
+        self._unsynced = bytearray()  # written since the last fsync, under "step"
+        self._rewrite = False
         make_dirs(path.parent)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
         try:
@@ -208,28 +153,67 @@ class JournalWriter:
         """Cut a torn tail; returns the end of the whole records."""
         _, end = decode(self.path.read_bytes(), self.path)
         self.torn_file, self.repaired_bytes = set_tail_aside(self.path, end)
+        if self.torn_file:
+            _log.warning(
+                "journal %s: %d bytes behind its last whole record were cut (a writer died in the middle of a "
+                "write); they are kept in %s",
+                self.path,
+                self.repaired_bytes,
+                self.torn_file,
+            )
         return end
 
     def append(self, record: dict[str, Any]) -> None:
-        """Add one record; durable on return under the fsync policy.
+        """Add one record: `append_many` of one."""
+        self.append_many([record])
+
+    def append_many(self, records: Sequence[dict[str, Any]]) -> None:
+        """Add records, all or none, in one write; durable on return under the policy "always".
 
         Raises:
-            JournalError: the record is not JSON, or the journal is closed.
+            JournalError: a record is not JSON, or the journal is closed.
             OSError: the disk is full, …; the journal then ends as before, and the call may be repeated.
         """
         if not self._usable:
             raise JournalError(
                 f"journal {self.path} is closed, or could not be mended after a failed write. Reopen it."
             )
-        data = frame(record)
+        if not records:
+            return
+        data = frame(*records)
         try:
             write_fully(self._descriptor, data)
-            if self._fsync:
+            if self._fsync == "always":
                 os.fsync(self._descriptor)
         except OSError:
             self._undo()
             raise
         self.offset += len(data)
+        if self._fsync == "step":
+            self._unsynced += data
+
+    def sync(self) -> None:
+        """Bring what was appended to the disk, under the policy "step"; otherwise nothing is to be done.
+
+        Raises:
+            OSError: it may not be on the disk; the call may be repeated.
+        """
+        if not self._unsynced:
+            return
+        if self._rewrite:
+            # After a failed fsync the kernel may have dropped the pages and calls them clean: write them anew.
+            self._write_again(bytes(self._unsynced))
+        self._rewrite = True
+        os.fsync(self._descriptor)
+        self._rewrite = False
+        self._unsynced.clear()
+
+    def _write_again(self, tail: bytes) -> None:
+        os.lseek(self._descriptor, self.offset - len(tail), os.SEEK_SET)
+        try:
+            write_fully(self._descriptor, tail)
+        finally:
+            os.lseek(self._descriptor, self.offset, os.SEEK_SET)
 
     def _undo(self) -> None:
         """Cut what a failed append left. If that fails too, this writer stops; the next one repairs it."""

@@ -82,7 +82,7 @@ def make_run(tmp_path, events, **sections):
     config["training"]["adam_betas"] = list(config["training"]["adam_betas"])
     config["cluster"]["setup"] = list(config["cluster"]["setup"])
     run.config_file.write_text(yaml.safe_dump(config))
-    with JournalWriter(run.journal_file("train", 1), fsync=False) as journal:
+    with JournalWriter(run.journal_file("train", 1), fsync="never") as journal:
         for record in [continuation(0), *events]:
             journal.append(record)
     return run.path

@@ -47,7 +47,7 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 
 def write(path: Path, records: list[dict]) -> None:
-    with JournalWriter(path, fsync=False) as writer:
+    with JournalWriter(path, fsync="never") as writer:
         for record in records:
             writer.append(record)
 
@@ -73,7 +73,7 @@ def test_a_cut_at_any_byte_leaves_the_whole_records_and_is_repaired(
     kept = max(count for count, end in enumerate(ends) if end <= cut)
     with file_of(whole[:cut]) as path:
         assert journal.read(path) == (records[:kept], ends[kept])
-        with JournalWriter(path, fsync=False) as writer:
+        with JournalWriter(path, fsync="never") as writer:
             assert writer.repaired_bytes == cut - ends[kept]
             assert (writer.torn_file is None) == (cut == ends[kept])
             if writer.torn_file:
@@ -194,6 +194,95 @@ def test_a_write_that_fails_half_way_leaves_the_journal_as_it_was(tmp_path: Path
     assert journal.read(path)[0] == [{"n": 1}, {"n": 2}]
 
 
+@given(st.lists(RECORDS, min_size=1, max_size=3), st.data())
+@settings(max_examples=50, deadline=None)
+def test_records_appended_together_are_all_there_after_a_cut_or_none(
+    groups: list[list[dict]], data: st.DataObject
+) -> None:
+    with file_of(b"") as path:
+        with JournalWriter(path, fsync="never") as writer:
+            ends = [0]
+            for group in groups:
+                writer.append_many(group)
+                ends.append(writer.offset)
+        assert journal.read(path)[0] == [record for group in groups for record in group]
+        cut = data.draw(st.integers(0, ends[-1]))
+        os.truncate(path, cut)
+        whole = sum(end <= cut for end in ends[1:])
+        assert journal.read(path) == ([r for group in groups[:whole] for r in group], ends[whole])
+
+
+def test_a_group_with_a_bad_record_writes_nothing_and_an_empty_one_too(tmp_path: Path) -> None:
+    with JournalWriter(tmp_path / "train-0001.log") as writer:
+        with pytest.raises(JournalError):
+            writer.append_many([{"n": 1}, {"n": float("inf")}])
+        writer.append_many([])
+        assert writer.offset == 0
+    assert journal.read_all(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "appended", "synced"), [("always", 3, 3), ("step", 0, 1), ("never", 0, 0)]
+)
+def test_the_policy_says_when_records_reach_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, appended: int, synced: int
+) -> None:
+    with JournalWriter(tmp_path / "train-0001.log", fsync=policy) as writer:
+        calls: list[int] = []
+        real = os.fsync
+        monkeypatch.setattr(os, "fsync", lambda descriptor: (calls.append(descriptor), real(descriptor))[1])
+        for n in range(3):
+            writer.append_many([{"n": n}, {"n": -n}])
+        assert len(calls) == appended
+        writer.sync()
+        writer.sync()
+        assert len(calls) == synced
+
+
+def test_an_unknown_policy_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="always or step or never"):
+        JournalWriter(tmp_path / "train-0001.log", fsync="sometimes")
+
+
+def test_after_a_failed_fsync_the_records_are_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the kernel does it: pages whose write-back failed are dropped, and the next fsync says all is well."""
+    path = tmp_path / "train-0001.log"
+    real, fail = os.fsync, [True]
+
+    def lossy(descriptor: int) -> None:
+        if fail.pop():
+            fail.append(False)
+            os.pwrite(descriptor, bytes(writer.offset - start), start)
+            raise OSError(5, "Input/output error")
+        fail.append(False)
+        real(descriptor)
+
+    with JournalWriter(path, fsync="step") as writer:
+        writer.append({"n": 1})
+        writer.sync()
+        start = writer.offset
+        monkeypatch.setattr(os, "fsync", lossy)
+        writer.append_many([{"n": 2}, {"n": 3}])
+        with pytest.raises(OSError, match="Input/output"):
+            writer.sync()
+        writer.append({"n": 4})
+        writer.sync()
+    assert [record["n"] for record in journal.read(path)[0]] == [1, 2, 3, 4]
+
+
+def test_a_repaired_tail_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "train-0001.log"
+    write(path, [{"n": 1}])
+    with path.open("ab") as stream:
+        stream.write(b"RJ01\0")
+    with JournalWriter(path):
+        pass
+    assert "5 bytes behind its last whole record" in caplog.text
+    assert "train-0001.log.torn" in caplog.text
+
+
 def test_a_link_in_place_of_the_journal_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").touch()
     (tmp_path / "train-0001.log").symlink_to(tmp_path / "elsewhere")
@@ -206,7 +295,7 @@ def test_records_acknowledged_before_a_sigkill_are_there_and_whole(tmp_path: Pat
     code = (
         "import pathlib, sys\n"
         "from rods.exchange.journal import JournalWriter\n"
-        "writer = JournalWriter(pathlib.Path(sys.argv[1]), fsync=False)\n"
+        "writer = JournalWriter(pathlib.Path(sys.argv[1]), fsync='never')\n"
         "for n in range(10**6):\n"
         "    writer.append({'n': n, 'fill': 'x' * 1_000_000})\n"
         "    print(n, flush=True)\n"

@@ -10,7 +10,7 @@ from rods.exchange.lineage import continuation, digest, history
 
 def write(directory, attempt, records):
     path = directory / f"train-{attempt:04d}.log"
-    with JournalWriter(path, fsync=False) as journal:
+    with JournalWriter(path, fsync="never") as journal:
         for record in records:
             journal.append(record)
     return path
@@ -48,7 +48,7 @@ def test_continuing_more_than_there_is_names_the_file(tmp_path):
 
 def test_other_writers_are_not_part_of_it(tmp_path):
     write(tmp_path, 1, [continuation(0), *numbered(1)])
-    with JournalWriter(tmp_path / "synthesis-0001.log", fsync=False) as journal:
+    with JournalWriter(tmp_path / "synthesis-0001.log", fsync="never") as journal:
         journal.append({"name": "seed_claimed"})
     assert len(history(tmp_path, "train")) == 1
 
