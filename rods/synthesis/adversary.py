@@ -12,7 +12,7 @@ from typing import Any
 
 from rods.synthesis.agents import MissingFunction, MissingParameter
 from rods.synthesis.context import Context, Draft
-from rods.synthesis.errors import ErrorKind, SynthesisError
+from rods.synthesis.errors import ConversationConstructFailure, SynthesisError
 from rods.tasks.bfcl import RESTORED_QUERY
 from rods.tasks.model import TaskType, Turn
 from rods.tasks.profile import accidental, leaves, result_value, same_value, visible
@@ -36,7 +36,7 @@ async def _miss_func(
     context: Context, draft: Draft, turns: tuple[Turn, ...]
 ) -> tuple[tuple[Turn, ...], tuple[str, ...]]:
     answer = await context.ask(
-        "miss_func", MissingFunction, {"draft": draft}, failure=ErrorKind.CONVERSATION_CONSTRUCT_FAILED
+        "miss_func", MissingFunction, {"draft": draft}, failure=ConversationConstructFailure
     )
     index, function = answer.turn, answer.function
     _expect_call(turns, index, function)
@@ -49,7 +49,7 @@ async def _miss_func(
 
 async def _miss_param(context: Context, draft: Draft, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
     answer = await context.ask(
-        "miss_param", MissingParameter, {"draft": draft}, failure=ErrorKind.CONVERSATION_CONSTRUCT_FAILED
+        "miss_param", MissingParameter, {"draft": draft}, failure=ConversationConstructFailure
     )
     index, function = answer.turn, answer.function
     value = _expect_call(turns, index, function).get(answer.parameter)
@@ -90,4 +90,4 @@ def _restored_text(context: Context) -> str:
 
 
 def _failed(detail: str, function: str, turn: int) -> SynthesisError:
-    return SynthesisError(ErrorKind.CONVERSATION_CONSTRUCT_FAILED, detail, function=function, turn=turn)
+    return ConversationConstructFailure(detail, function=function, turn=turn)

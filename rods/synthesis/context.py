@@ -22,7 +22,7 @@ from rods.synthesis.agents import (
     NoPatternError,
     NoPromptError,
 )
-from rods.synthesis.errors import ErrorKind, SynthesisError
+from rods.synthesis.errors import NoPatternFailure, NoPromptsFailure, PipelineFailure, SynthesisError
 from rods.synthesis.seeds import Seed
 from rods.tasks.model import Call
 
@@ -85,7 +85,7 @@ class Context:
         output: type[AnswerT],
         inputs: Mapping[str, Any],
         *,
-        failure: ErrorKind,
+        failure: type[SynthesisError],
         turn: int | None = None,
         function: str = "",
     ) -> AnswerT:
@@ -100,15 +100,13 @@ class Context:
                 agent, {**common, **inputs}, output, self.rng_seed(agent, turn)
             )
         except MalformedAnswerError as error:
-            raise SynthesisError(failure, str(error), function=function, turn=turn) from error
+            raise failure(str(error), function=function, turn=turn) from error
         except NoPatternError as error:
-            raise SynthesisError(ErrorKind.NO_PATTERN, str(error), function=function, turn=turn) from error
+            raise NoPatternFailure(str(error), function=function, turn=turn) from error
         except NoPromptError as error:
-            raise SynthesisError(ErrorKind.NO_PROMPTS, str(error), function=function, turn=turn) from error
+            raise NoPromptsFailure(str(error), function=function, turn=turn) from error
         except BackendUnavailableError as error:
-            raise SynthesisError(
-                ErrorKind.PIPELINE_EXCEPTION, str(error), function=function, turn=turn
-            ) from error
+            raise PipelineFailure(str(error), function=function, turn=turn) from error
         assert isinstance(answer, Answer)
         return answer
 

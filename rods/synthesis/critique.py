@@ -5,7 +5,7 @@ from __future__ import annotations
 from rods.synthesis import grounding, rules
 from rods.synthesis.agents import Judgement, RefineClass
 from rods.synthesis.context import Context, Draft
-from rods.synthesis.errors import ErrorKind, SynthesisError
+from rods.synthesis.errors import ConversationConstructFailure, SynthesisError
 
 
 async def critique(context: Context, draft: Draft) -> Draft:
@@ -19,9 +19,7 @@ async def critique(context: Context, draft: Draft) -> Draft:
     if not issues:
         return draft
     inputs = {"draft": draft, "issues": issues}
-    answer = await context.ask(
-        "refine_class", RefineClass, inputs, failure=ErrorKind.CONVERSATION_CONSTRUCT_FAILED
-    )
+    answer = await context.ask("refine_class", RefineClass, inputs, failure=ConversationConstructFailure)
     if answer.verdict == "gt_unfixable":
         raise _rejected(issues)
     refined = await grounding.rewrite(context, draft, issues, agent="refiner")
@@ -49,9 +47,9 @@ async def _issues(context: Context, draft: Draft) -> tuple[str, ...]:
     if found:
         return tuple(found)
     inputs = {"draft": draft}
-    answer = await context.ask("judge", Judgement, inputs, failure=ErrorKind.CONVERSATION_CONSTRUCT_FAILED)
+    answer = await context.ask("judge", Judgement, inputs, failure=ConversationConstructFailure)
     return () if answer.accepted else tuple(answer.issues or [answer.reason or "rejected without a reason"])
 
 
 def _rejected(issues: tuple[str, ...]) -> SynthesisError:
-    return SynthesisError(ErrorKind.CONVERSATION_CONSTRUCT_FAILED, "; ".join(issues))
+    return ConversationConstructFailure("; ".join(issues))

@@ -17,7 +17,7 @@ from rods.simulation.session import World
 from rods.synthesis import patching
 from rods.synthesis.agents import Arguments, Patch
 from rods.synthesis.context import Context, ExecutedTurn
-from rods.synthesis.errors import ErrorKind, SynthesisError
+from rods.synthesis.errors import DuplicateFuncFailure, ParamGenFailure, SynthesisError, VmExecFailure
 from rods.synthesis.planner import Outline
 from rods.tasks.model import Call, TaskType
 
@@ -49,7 +49,7 @@ async def execute(context: Context, outline: Outline, blocklist: Collection[str]
                 "arguments",
                 Arguments,
                 inputs,
-                failure=ErrorKind.PARAM_GEN_FAILED,
+                failure=ParamGenFailure,
                 turn=turn,
                 function=function,
             )
@@ -73,13 +73,13 @@ async def repair(
         SynthesisError: vm_exec_failed when the patch was refused or the patched state does not load.
     """
     inputs = {"state": state, "error": failure.to_json()}
-    answer = await context.ask("patch", Patch, inputs, failure=failure.kind, turn=failure.turn)
+    answer = await context.ask("patch", Patch, inputs, failure=type(failure), turn=failure.turn)
     if not answer.patches:
         return None
     try:
         patched = patching.apply(state, answer.patches)
     except patching.PatchRefusedError as error:
-        raise SynthesisError(ErrorKind.VM_EXEC_FAILED, str(error), turn=failure.turn) from error
+        raise VmExecFailure(str(error), turn=failure.turn) from error
     open_state(context, patched)
     return patched
 
@@ -94,7 +94,7 @@ def open_state(context: Context, state: Mapping[str, Any]) -> World:
     try:
         return World(task.classes, state, long_context=task.type is TaskType.LONG_CONTEXT)
     except ScenarioError as error:
-        raise SynthesisError(ErrorKind.VM_EXEC_FAILED, f"the initial state does not load: {error}") from error
+        raise VmExecFailure(f"the initial state does not load: {error}") from error
 
 
 def call_text(call: Call) -> str:
@@ -106,15 +106,11 @@ def _check(world: World, call: Call, calls: list[Call], blocklist: Collection[st
     try:
         validate(call, world.docs)
     except CallError as error:
-        raise SynthesisError(ErrorKind.PARAM_GEN_FAILED, str(error), function=call.name, turn=turn) from error
+        raise ParamGenFailure(str(error), function=call.name, turn=turn) from error
     if call_text(call) in blocklist:
-        raise SynthesisError(
-            ErrorKind.DUPLICATE_FUNC, f"failed before: {call_text(call)}", function=call.name, turn=turn
-        )
+        raise DuplicateFuncFailure(f"failed before: {call_text(call)}", function=call.name, turn=turn)
     if calls and call_text(calls[-1]) == call_text(call):
-        raise SynthesisError(
-            ErrorKind.DUPLICATE_FUNC, "the same call twice running", function=call.name, turn=turn
-        )
+        raise DuplicateFuncFailure("the same call twice running", function=call.name, turn=turn)
 
 
 def _run(world: World, call: Call, turn: int) -> str:
@@ -122,5 +118,5 @@ def _run(world: World, call: Call, turn: int) -> str:
     if result.failed:
         text = call_text(call)
         detail = f"{text} returned {result.text}"
-        raise SynthesisError(ErrorKind.VM_EXEC_FAILED, detail, function=call.name, turn=turn, call=text)
+        raise VmExecFailure(detail, function=call.name, turn=turn, call=text)
     return result.text

@@ -13,7 +13,11 @@ from rods.config import RewardConfig, SimulationConfig
 from rods.simulation.session import Session, open_world
 from rods.synthesis import rules
 from rods.synthesis.context import Context
-from rods.synthesis.errors import ErrorKind, SynthesisError
+from rods.synthesis.errors import (
+    ConversationConstructFailure,
+    DuplicateFuncFailure,
+    VmExecFailure,
+)
 from rods.tasks.model import Task, Turn
 from rods.tasks.profile import distance, profile
 
@@ -36,18 +40,18 @@ def check(context: Context, task: Task, known: Collection[str]) -> float:
             conversation_construct_failed when Φ is too far or an argument too large.
     """
     if task.content_id() in known:
-        raise SynthesisError(ErrorKind.DUPLICATE_FUNC, f"repeats known content {task.content_id()[:12]}")
+        raise DuplicateFuncFailure(f"repeats known content {task.content_id()[:12]}")
     config = context.config
     large = rules.oversized(
         (call for turn in task.turns for call in turn.calls), config.max_string, config.max_list
     )
     if large:
-        raise SynthesisError(ErrorKind.CONVERSATION_CONSTRUCT_FAILED, "; ".join(large))
+        raise ConversationConstructFailure("; ".join(large))
     _check_ground_truth(task)
     apart = profile_distance(context, task)
     if apart > config.max_profile_distance:
         detail = f"Φ is {apart:.2f} from the seed's, allowed {config.max_profile_distance:g}"
-        raise SynthesisError(ErrorKind.CONVERSATION_CONSTRUCT_FAILED, detail)
+        raise ConversationConstructFailure(detail)
     return apart
 
 
@@ -83,4 +87,4 @@ def _check_ground_truth(task: Task) -> None:
         detail = (
             f"the ground truth does not earn 1.0 on a fresh world: turns {[turn + 1 for turn in failed]} fail"
         )
-        raise SynthesisError(ErrorKind.VM_EXEC_FAILED, detail, turn=failed[0])
+        raise VmExecFailure(detail, turn=failed[0])

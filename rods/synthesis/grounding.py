@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rods.synthesis.agents import Query, Rewrite, Verification
 from rods.synthesis.context import Context, Draft
-from rods.synthesis.errors import ErrorKind, SynthesisError
+from rods.synthesis.errors import QueryGenFailure, QueryVerifyFailure, QueryVerifyNoTagFailure
 
 
 async def ground(context: Context, draft: Draft) -> Draft:
@@ -37,31 +37,29 @@ async def rewrite(
         SynthesisError: query_gen_failed when the number of messages changed or one is empty.
     """
     inputs = {"draft": draft, "issues": issues}
-    answer = await context.ask(agent, Rewrite, inputs, failure=ErrorKind.QUERY_GEN_FAILED)
+    answer = await context.ask(agent, Rewrite, inputs, failure=QueryGenFailure)
     if len(answer.queries) != len(draft.turns) or not all(query.strip() for query in answer.queries):
         detail = f"expected {len(draft.turns)} messages, found {len(answer.queries)} or an empty one"
-        raise SynthesisError(ErrorKind.QUERY_GEN_FAILED, f"{agent}: {detail}")
+        raise QueryGenFailure(f"{agent}: {detail}")
     return draft.with_queries(tuple(query.strip() for query in answer.queries))
 
 
 async def _write(context: Context, draft: Draft, turn: int) -> str:
     inputs = {"draft": draft, "turn": turn}
-    answer = await context.ask("query", Query, inputs, failure=ErrorKind.QUERY_GEN_FAILED, turn=turn)
+    answer = await context.ask("query", Query, inputs, failure=QueryGenFailure, turn=turn)
     text = answer.text.strip()
     if not text:
-        raise SynthesisError(ErrorKind.QUERY_GEN_FAILED, "an empty message", turn=turn)
+        raise QueryGenFailure("an empty message", turn=turn)
     return text
 
 
 async def _verify(context: Context, draft: Draft, turn: int) -> None:
     inputs = {"draft": draft, "turn": turn}
-    answer = await context.ask(
-        "verifier", Verification, inputs, failure=ErrorKind.QUERY_VERIFY_NO_TAG, turn=turn
-    )
+    answer = await context.ask("verifier", Verification, inputs, failure=QueryVerifyNoTagFailure, turn=turn)
     if answer.verdict is None:
-        raise SynthesisError(ErrorKind.QUERY_VERIFY_NO_TAG, answer.reason or "no verdict", turn=turn)
+        raise QueryVerifyNoTagFailure(answer.reason or "no verdict", turn=turn)
     missing = sorted(set(range(len(draft.turns[turn].calls))) - set(answer.covered))
     if answer.verdict == "no" or missing:
         names = [draft.turns[turn].calls[index].name for index in missing]
         detail = answer.reason or f"the message does not ask for {names}"
-        raise SynthesisError(ErrorKind.QUERY_VERIFY_FAILED, detail, turn=turn)
+        raise QueryVerifyFailure(detail, turn=turn)

@@ -17,7 +17,7 @@ from rods.config import SynthesisConfig
 from rods.synthesis import adversary, critique, executor, filters, grounding, planner
 from rods.synthesis.agents import Backend
 from rods.synthesis.context import Context, Draft, salt_of
-from rods.synthesis.errors import ErrorKind, Route, SynthesisError
+from rods.synthesis.errors import FuncSampleFailure, Route, SynthesisError
 from rods.synthesis.planner import Outline
 from rods.synthesis.seeds import Seed, read_seed
 from rods.tasks.model import Origin, Task
@@ -42,7 +42,7 @@ class Outcome:
     @property
     def errors(self) -> dict[str, int]:
         """Failed attempts by kind."""
-        return dict(Counter(failure.kind.value for failure in self.failures))
+        return dict(Counter(failure.kind for failure in self.failures))
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Pipeline:
     ) -> tuple[Task | None, tuple[SynthesisError, ...]]:
         """One variant or None, and the failures on the way."""
         if not seed.turns:
-            nothing = SynthesisError(ErrorKind.FUNC_SAMPLE_FAILED, "the seed has no turn with a call")
+            nothing = FuncSampleFailure("the seed has no turn with a call")
             return None, (nothing,)
         memory = _Memory(seed.task.initial_state)
         for attempt in range(1, self._config.max_attempts + 1):
@@ -152,7 +152,7 @@ async def _learn(
     """What the next attempt knows: the failure, and a patched state or the failed call on the blocklist."""
     blocked = memory.blocklist if not failure.call else (*memory.blocklist, failure.call)
     unpatched = _Memory(memory.state, (*memory.history, failure), blocked)
-    if failure.kind.route is not Route.PATCH or context.attempt == context.config.max_attempts:
+    if failure.route is not Route.PATCH or context.attempt == context.config.max_attempts:
         return unpatched
     try:
         patched = await executor.repair(context, state, failure)

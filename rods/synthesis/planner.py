@@ -14,7 +14,7 @@ from typing import Any
 from rods.simulation.functions import FunctionDoc
 from rods.synthesis.agents import Plan
 from rods.synthesis.context import Context
-from rods.synthesis.errors import ErrorKind, SynthesisError
+from rods.synthesis.errors import DecomposeFailure, FuncSampleFailure, SynthesisError
 from rods.synthesis.seeds import Seed
 from rods.tasks.profile import Profile, distance, isomorphic
 
@@ -61,17 +61,17 @@ async def plan(
     seed = context.seed
     inputs = {
         "state": state,
-        "history": [failure.to_json() | {"guidance": failure.kind.guidance} for failure in history],
+        "history": [failure.to_json() | {"guidance": failure.guidance} for failure in history],
         "blocklist": list(blocklist),
         "composites": composites(seed.docs),
     }
-    answer = await context.ask("planner", Plan, inputs, failure=ErrorKind.FUNC_SAMPLE_FAILED)
+    answer = await context.ask("planner", Plan, inputs, failure=FuncSampleFailure)
     functions = tuple(decompose(turn.functions, seed.docs, index) for index, turn in enumerate(answer.turns))
     _check_shape(context, functions)
     chosen = state if answer.initial_state is None else answer.initial_state
     if set(chosen) != set(state):
         detail = f"expected a state for the classes {sorted(state)}, found {sorted(chosen)}"
-        raise SynthesisError(ErrorKind.FUNC_SAMPLE_FAILED, detail)
+        raise FuncSampleFailure(detail)
     return Outline(answer.narrative, functions, chosen)
 
 
@@ -90,9 +90,7 @@ def decompose(names: Sequence[str], docs: Mapping[str, FunctionDoc], turn: int) 
     functions: list[str] = []
     for name in names:
         if name not in docs and name not in known:
-            raise SynthesisError(
-                ErrorKind.DECOMPOSE_FAILED, "neither a function nor a composite", function=name, turn=turn
-            )
+            raise DecomposeFailure("neither a function nor a composite", function=name, turn=turn)
         functions.extend(known.get(name, (name,)))
     return tuple(functions)
 
@@ -100,9 +98,7 @@ def decompose(names: Sequence[str], docs: Mapping[str, FunctionDoc], turn: int) 
 def _check_shape(context: Context, functions: tuple[tuple[str, ...], ...]) -> None:
     """Refuse a plan whose shape alone is farther from the seed's than Φ may be: execution cannot mend it."""
     if not functions or not all(functions):
-        raise SynthesisError(
-            ErrorKind.FUNC_SAMPLE_FAILED, "expected at least one turn and one function a turn"
-        )
+        raise FuncSampleFailure("expected at least one turn and one function a turn")
     found = _static_profile(context.seed, functions)
     wanted = _static_profile(
         context.seed, tuple(tuple(call.name for call in turn.calls) for turn in context.seed.turns)
@@ -112,7 +108,7 @@ def _check_shape(context: Context, functions: tuple[tuple[str, ...], ...]) -> No
             f"calls per turn {found.calls_per_turn} against the seed's {wanted.calls_per_turn}: "
             f"Φ is {distance(found, wanted):.2f} apart, allowed {context.config.max_profile_distance:g}"
         )
-        raise SynthesisError(ErrorKind.FUNC_SAMPLE_FAILED, detail)
+        raise FuncSampleFailure(detail)
 
 
 def _static_profile(seed: Seed, functions: tuple[tuple[str, ...], ...]) -> Profile:

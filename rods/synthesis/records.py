@@ -12,6 +12,7 @@ from typing import Any
 from rods.exchange.journal import JournalWriter
 from rods.exchange.metrics import MetricsWriter, read_metrics
 from rods.exchange.rundir import RunDir
+from rods.synthesis.errors import FAILURES
 from rods.synthesis.pipeline import Outcome
 
 ROLE = "synthesis"
@@ -81,6 +82,7 @@ class Records:
     def _write(self, llm_calls: int) -> None:
         self.counters["llm_calls"] = self._calls_before + llm_calls
         counts = {name: self.counters[name] for name in _COUNTERS}
+        errors = {kind: self.errors[kind] for kind in FAILURES}
         seconds = round(time.monotonic() - self._started, 3)
-        line = {"time": time.time(), **counts, "seconds": seconds, "errors": dict(self.errors)}
+        line = {"time": time.time(), **counts, "seconds": seconds, "errors": errors}
         self._metrics.write(line)

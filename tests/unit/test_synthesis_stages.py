@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Coroutine
 from typing import Any
 
@@ -27,7 +28,23 @@ from rods.synthesis.agents import (
     Verification,
 )
 from rods.synthesis.context import Draft, ExecutedTurn
-from rods.synthesis.errors import ErrorKind, Route, SynthesisError
+from rods.synthesis.errors import (
+    FAILURES,
+    ConversationConstructFailure,
+    DecomposeFailure,
+    DuplicateFuncFailure,
+    FuncSampleFailure,
+    NoPatternFailure,
+    NoPromptsFailure,
+    ParamGenFailure,
+    PipelineFailure,
+    QueryGenFailure,
+    QueryVerifyFailure,
+    QueryVerifyNoTagFailure,
+    Route,
+    SynthesisError,
+    VmExecFailure,
+)
 from rods.synthesis.planner import Outline
 from rods.tasks.model import Call, TaskType
 
@@ -38,10 +55,10 @@ def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(coroutine)
 
 
-def fails(coroutine: Coroutine[Any, Any, Any], kind: ErrorKind) -> SynthesisError:
+def fails(coroutine: Coroutine[Any, Any, Any], kind: type[SynthesisError]) -> SynthesisError:
     with pytest.raises(SynthesisError) as caught:
         asyncio.run(coroutine)
-    assert caught.value.kind is kind, str(caught.value)
+    assert type(caught.value) is kind, str(caught.value)
     return caught.value
 
 
@@ -59,14 +76,23 @@ def draft(*queries: str) -> Draft:
 
 
 def test_the_taxonomy_is_the_papers() -> None:
-    patched = {kind.value for kind in ErrorKind if kind.route is Route.PATCH}
+    patched = {name for name, failure in FAILURES.items() if failure.route is Route.PATCH}
     assert patched == {"param_gen_failed", "decompose_failed", "func_sample_failed", "vm_exec_failed"}
-    assert len(ErrorKind) == 12
-    assert all(kind.guidance for kind in ErrorKind)
+    assert len(FAILURES) == 12
+    assert len({failure.guidance for failure in FAILURES.values()}) == 12
+
+
+@pytest.mark.parametrize("failure", FAILURES.values())
+def test_a_failure_crosses_processes_and_takes_remarks(failure: type[SynthesisError]) -> None:
+    made = failure("detail", "f", 1, "{}").extended("more")
+    back = pickle.loads(pickle.dumps(made))
+    assert type(back) is failure
+    assert (back.detail, back.function, back.turn, back.call) == ("detail; more", "f", 1, "{}")
+    assert back.to_json()["type"] == failure.kind
 
 
 def test_a_failure_says_the_papers_four_fields() -> None:
-    failure = SynthesisError(ErrorKind.VM_EXEC_FAILED, "market closed", function="place_order", turn=1)
+    failure = VmExecFailure("market closed", function="place_order", turn=1)
     expected = {"type": "vm_exec_failed", "function": "place_order", "turn": 1, "detail": "market closed"}
     assert failure.to_json() == expected
     assert "place_order in turn 2: market closed" in str(failure)
@@ -75,13 +101,13 @@ def test_a_failure_says_the_papers_four_fields() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (MalformedAnswerError("x"), ErrorKind.FUNC_SAMPLE_FAILED),
-        (NoPatternError("x"), ErrorKind.NO_PATTERN),
-        (NoPromptError("x"), ErrorKind.NO_PROMPTS),
-        (BackendUnavailableError("x"), ErrorKind.PIPELINE_EXCEPTION),
+        (MalformedAnswerError("x"), FuncSampleFailure),
+        (NoPatternError("x"), NoPatternFailure),
+        (NoPromptError("x"), NoPromptsFailure),
+        (BackendUnavailableError("x"), PipelineFailure),
     ],
 )
-def test_every_backend_error_has_its_kind(error: Exception, kind: ErrorKind) -> None:
+def test_every_backend_error_has_its_kind(error: Exception, kind: type[SynthesisError]) -> None:
     fails(planner.plan(context(Answers(planner=error)), FILES, (), ()), kind)
 
 
@@ -96,11 +122,11 @@ def test_a_plan_of_the_seeds_shape_is_taken() -> None:
 
 def test_the_planner_reads_history_guidance_and_blocklist() -> None:
     backend = Answers()
-    failure = SynthesisError(ErrorKind.VM_EXEC_FAILED, "no such file", function="wc", turn=0)
+    failure = VmExecFailure("no such file", function="wc", turn=0)
     run(planner.plan(context(backend), FILES, (failure,), ("blocked",)))
     inputs = backend.asked[0][1]
     assert inputs["history"][0]["detail"] == "no such file"
-    assert inputs["history"][0]["guidance"] == ErrorKind.VM_EXEC_FAILED.guidance
+    assert inputs["history"][0]["guidance"] == VmExecFailure.guidance
     assert inputs["blocklist"] == ["blocked"]
 
 
@@ -113,15 +139,15 @@ def test_composites_are_decomposed_where_their_parts_exist() -> None:
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (plan(["wc"], ["fly"]), ErrorKind.DECOMPOSE_FAILED),
-        (plan(["wc"], ["order_at_market_price"]), ErrorKind.DECOMPOSE_FAILED),
-        (plan(), ErrorKind.FUNC_SAMPLE_FAILED),
-        (plan(["wc"], []), ErrorKind.FUNC_SAMPLE_FAILED),
-        (plan(["wc"] * 4, ["touch"] * 4), ErrorKind.FUNC_SAMPLE_FAILED),
-        (plan(["wc"], ["touch"], initial_state={"TradingBot": {}}), ErrorKind.FUNC_SAMPLE_FAILED),
+        (plan(["wc"], ["fly"]), DecomposeFailure),
+        (plan(["wc"], ["order_at_market_price"]), DecomposeFailure),
+        (plan(), FuncSampleFailure),
+        (plan(["wc"], []), FuncSampleFailure),
+        (plan(["wc"] * 4, ["touch"] * 4), FuncSampleFailure),
+        (plan(["wc"], ["touch"], initial_state={"TradingBot": {}}), FuncSampleFailure),
     ],
 )
-def test_plans_that_are_refused(answer: Any, kind: ErrorKind) -> None:
+def test_plans_that_are_refused(answer: Any, kind: type[SynthesisError]) -> None:
     fails(planner.plan(context(Answers(planner=answer)), FILES, (), ()), kind)
 
 
@@ -141,33 +167,33 @@ def test_calls_run_in_the_simulator_and_see_what_came_before() -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind"),
     [
-        ({"file_name": "gone.txt", "mode": "l"}, ErrorKind.VM_EXEC_FAILED),
-        ({"file_name": 3}, ErrorKind.PARAM_GEN_FAILED),
-        ({"mode": "l"}, ErrorKind.PARAM_GEN_FAILED),
-        ({"file_name": "notes.txt", "colour": "red"}, ErrorKind.PARAM_GEN_FAILED),
+        ({"file_name": "gone.txt", "mode": "l"}, VmExecFailure),
+        ({"file_name": 3}, ParamGenFailure),
+        ({"mode": "l"}, ParamGenFailure),
+        ({"file_name": "notes.txt", "colour": "red"}, ParamGenFailure),
     ],
 )
-def test_arguments_that_fail(arguments: dict, kind: ErrorKind) -> None:
+def test_arguments_that_fail(arguments: dict, kind: type[SynthesisError]) -> None:
     backend = Answers(arguments=Arguments(arguments=arguments))
     failure = fails(executor.execute(context(backend), OUTLINE, ()), kind)
     assert (failure.function, failure.turn) == ("wc", 0)
-    assert bool(failure.call) == (kind is ErrorKind.VM_EXEC_FAILED)
+    assert bool(failure.call) == (kind is VmExecFailure)
 
 
 def test_a_blocked_call_and_a_call_repeated_at_once_are_duplicates() -> None:
     blocked = executor.call_text(Call("touch", {"file_name": "plan.md"}))
-    failure = fails(executor.execute(context(Answers()), OUTLINE, (blocked,)), ErrorKind.DUPLICATE_FUNC)
+    failure = fails(executor.execute(context(Answers()), OUTLINE, (blocked,)), DuplicateFuncFailure)
     assert failure.turn == 1
     twice = Outline("A story.", (("wc", "wc"),), FILES)
-    fails(executor.execute(context(Answers()), twice, ()), ErrorKind.DUPLICATE_FUNC)
+    fails(executor.execute(context(Answers()), twice, ()), DuplicateFuncFailure)
 
 
 def test_a_state_that_does_not_load_is_a_failure_of_the_simulator() -> None:
     broken = Outline("A story.", (("wc",),), {"GorillaFileSystem": {"root": 5}})
-    fails(executor.execute(context(Answers()), broken, ()), ErrorKind.VM_EXEC_FAILED)
+    fails(executor.execute(context(Answers()), broken, ()), VmExecFailure)
 
 
-FAILURE = SynthesisError(ErrorKind.VM_EXEC_FAILED, "empty", function="wc", turn=0)
+FAILURE = VmExecFailure("empty", function="wc", turn=0)
 
 
 def content_patch(value: Any, file: str = r"notes\.txt") -> Patch:
@@ -185,7 +211,7 @@ def test_config_patch_changes_a_copy_of_the_state() -> None:
 def test_no_patch_and_refused_patches() -> None:
     assert run(executor.repair(context(Answers()), FILES, FAILURE)) is None
     for wrong in (content_patch(5), content_patch("x", "gone")):
-        fails(executor.repair(context(Answers(patch=wrong)), FILES, FAILURE), ErrorKind.VM_EXEC_FAILED)
+        fails(executor.repair(context(Answers(patch=wrong)), FILES, FAILURE), VmExecFailure)
 
 
 # Stage 3
@@ -208,17 +234,17 @@ def test_the_rewrite_can_be_switched_off() -> None:
 @pytest.mark.parametrize(
     ("answers", "kind"),
     [
-        ({"query": Query(text="  ")}, ErrorKind.QUERY_GEN_FAILED),
-        ({"query": MalformedAnswerError("x")}, ErrorKind.QUERY_GEN_FAILED),
-        ({"verifier": Verification(covered=[0], verdict="no")}, ErrorKind.QUERY_VERIFY_FAILED),
-        ({"verifier": Verification(covered=[], verdict="yes")}, ErrorKind.QUERY_VERIFY_FAILED),
-        ({"verifier": Verification(covered=[0], verdict=None)}, ErrorKind.QUERY_VERIFY_NO_TAG),
-        ({"verifier": MalformedAnswerError("x")}, ErrorKind.QUERY_VERIFY_NO_TAG),
-        ({"rewriter": Rewrite(queries=["only one"])}, ErrorKind.QUERY_GEN_FAILED),
-        ({"rewriter": Rewrite(queries=["one", " "])}, ErrorKind.QUERY_GEN_FAILED),
+        ({"query": Query(text="  ")}, QueryGenFailure),
+        ({"query": MalformedAnswerError("x")}, QueryGenFailure),
+        ({"verifier": Verification(covered=[0], verdict="no")}, QueryVerifyFailure),
+        ({"verifier": Verification(covered=[], verdict="yes")}, QueryVerifyFailure),
+        ({"verifier": Verification(covered=[0], verdict=None)}, QueryVerifyNoTagFailure),
+        ({"verifier": MalformedAnswerError("x")}, QueryVerifyNoTagFailure),
+        ({"rewriter": Rewrite(queries=["only one"])}, QueryGenFailure),
+        ({"rewriter": Rewrite(queries=["one", " "])}, QueryGenFailure),
     ],
 )
-def test_messages_that_fail(answers: dict, kind: ErrorKind) -> None:
+def test_messages_that_fail(answers: dict, kind: type[SynthesisError]) -> None:
     fails(grounding.ground(context(Answers(**answers)), draft().with_queries(())), kind)
 
 
@@ -281,13 +307,13 @@ NO = Judgement(accepted=False, issues=["wrong"])
     ],
 )
 def test_a_dialogue_that_stays_rejected(answers: dict) -> None:
-    fails(critique.critique(context(Answers(**answers)), draft()), ErrorKind.CONVERSATION_CONSTRUCT_FAILED)
+    fails(critique.critique(context(Answers(**answers)), draft()), ConversationConstructFailure)
 
 
 def test_the_rules_speak_before_the_judge() -> None:
     backend = Answers(refine_class=RefineClass(verdict="gt_unfixable"))
     spoken = draft("Use `wc` please.", "Add plan.md.")
-    failure = fails(critique.critique(context(backend), spoken), ErrorKind.CONVERSATION_CONSTRUCT_FAILED)
+    failure = fails(critique.critique(context(backend), spoken), ConversationConstructFailure)
     assert "names 'wc'" in failure.detail
     assert "judge" not in backend.agents()
 
@@ -295,7 +321,7 @@ def test_the_rules_speak_before_the_judge() -> None:
 def test_the_seeds_own_calls_on_its_own_state_are_no_variant() -> None:
     turns = tuple(ExecutedTurn(turn.calls, ("",)) for turn in seed_task().turns)
     same = Draft("A story.", FILES, turns, ("One.", "Two."))
-    fails(critique.critique(context(Answers()), same), ErrorKind.CONVERSATION_CONSTRUCT_FAILED)
+    fails(critique.critique(context(Answers()), same), ConversationConstructFailure)
     run(
         critique.critique(context(Answers()), Draft("A story.", {"GorillaFileSystem": {}}, turns, ("a", "b")))
     )
@@ -355,7 +381,7 @@ def test_a_missing_parameter_that_is_none(change: dict, why: str) -> None:
     seed = seed_task(TaskType.MISS_PARAM)
     failure = fails(
         adversary.challenge(context(Answers(miss_param=answer), seed), draft()),
-        ErrorKind.CONVERSATION_CONSTRUCT_FAILED,
+        ConversationConstructFailure,
     )
     assert why in failure.detail
 
@@ -368,7 +394,7 @@ def test_a_value_that_an_earlier_message_gives_is_not_missing() -> None:
     known = draft("My plan.md is gone; how many words are in notes.txt?", "Add plan.md.")
     fails(
         adversary.challenge(context(Answers(miss_param=answer), seed), known),
-        ErrorKind.CONVERSATION_CONSTRUCT_FAILED,
+        ConversationConstructFailure,
     )
 
 
@@ -378,6 +404,6 @@ def test_a_function_needed_earlier_cannot_be_hidden_later() -> None:
     backend = Answers(miss_func=MissingFunction(turn=1, function="touch"))
     failure = fails(
         adversary.challenge(context(backend, seed_task(TaskType.MISS_FUNC)), twice),
-        ErrorKind.CONVERSATION_CONSTRUCT_FAILED,
+        ConversationConstructFailure,
     )
     assert "needed before" in failure.detail
