@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def role_umask() -> Iterator[None]:
+    """The umask that a run's processes take from its folder (0750); an entry point under test may change it."""
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(scope="session")

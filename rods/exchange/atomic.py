@@ -1,11 +1,16 @@
 """Durable writes: a file is either whole or absent, also after a crash, and stays after a power cut.
 
 Everything in the run directory that is replaced goes through here: write beside the target, fsync, rename
-over it, fsync the folder. A reader on another node sees the old file or the new one, never half of one.
+over it, fsync the folder. A reader on another node sees the old file or the new one, never half of one. What
+a full disk or a passing error of the file server means is decided in `pressure`: each function here either does
+all it says or raises with nothing changed, so that it can be tried again.
+
+Permissions are left to the process's umask: see `permissions`.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -13,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from rods.errors import RodsError
+from rods.exchange.pressure import attempt
 
-DIR_MODE = 0o750
-FILE_MODE = 0o640
+FILE_MODE = 0o666  # less the umask
+_STALE = (errno.ESTALE,)
 
 
 class CorruptFileError(RodsError):
@@ -23,22 +29,16 @@ class CorruptFileError(RodsError):
 
 
 def make_dirs(path: Path) -> None:
-    """Create `path` and its missing parents with mode 0750, whatever the umask; existing ones are kept."""
-    if path.is_dir():
-        return
-    make_dirs(path.parent)
-    try:
-        path.mkdir(mode=DIR_MODE)
-    except FileExistsError:
-        # Another process was first; a file in the way stays an error.
-        if not path.is_dir():
-            raise
-    else:
-        path.chmod(DIR_MODE)
+    """Create `path` and its missing parents; existing ones are kept. A file in the way is a FileExistsError."""
+    attempt(lambda: path.mkdir(parents=True, exist_ok=True), path)
 
 
 def fsync_dir(path: Path) -> None:
     """Make the entries of folder `path` durable: a rename is on disk only after this."""
+    attempt(lambda: _fsync_dir(path), path, transient=_STALE)
+
+
+def _fsync_dir(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -46,11 +46,37 @@ def fsync_dir(path: Path) -> None:
         os.close(descriptor)
 
 
+def rename(source: Path, target: Path) -> None:
+    """Move `source` to `target`, atomically, over what is there; the folders are not synced.
+
+    A network file system may report an error for a rename that it did: that is looked up before a repetition.
+
+    Raises:
+        FileNotFoundError: there is no `source`; somebody else was faster.
+    """
+    tried = False
+
+    def move() -> None:
+        nonlocal tried
+        try:
+            tried, again = True, tried
+            source.rename(target)
+        except FileNotFoundError:
+            if not (again and os.path.lexists(target)):
+                raise
+
+    attempt(move, source)
+
+
 def write_new(path: Path, data: bytes) -> os.stat_result:
     """Write `data` to a file that must not exist yet, fsync it, and return its status.
 
     The folder is not synced: the caller renames or links next. On an error nothing is left behind.
     """
+    return attempt(lambda: _write_new(path, data), path)
+
+
+def _write_new(path: Path, data: bytes) -> os.stat_result:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
     try:
         write_fully(descriptor, data)
@@ -76,14 +102,18 @@ def write_bytes(path: Path, data: bytes) -> None:
     Raises:
         OSError: the disk is full, read-only, …; the old file is then still whole.
     """
+    attempt(lambda: _write_bytes(path, data), path)
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    write_new(temporary, data)
+    _write_new(temporary, data)
     try:
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    fsync_dir(path.parent)
+    _fsync_dir(path.parent)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -107,7 +137,7 @@ def read_json(path: Path) -> Any:
         CorruptFileError: the bytes are no JSON.
         FileNotFoundError: there is no such file.
     """
-    return parse_json(path.read_bytes(), path)
+    return parse_json(attempt(path.read_bytes, path), path)
 
 
 def parse_json(data: bytes, path: Path) -> Any:

@@ -5,6 +5,7 @@ The age is the file's mtime against a probe in the same folder, so that the cloc
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -16,11 +17,12 @@ from typing import Any
 
 from rods.errors import RodsError
 from rods.exchange import server_clock
-from rods.exchange.atomic import CorruptFileError, make_dirs, read_json, write_json
+from rods.exchange.atomic import CorruptFileError, make_dirs, read_json, rename, write_json
+from rods.exchange.pressure import FULL, PAUSED, at_once, say
 
 FINISHED = "finished"
 _ROLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_NO_PROBE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+_NO_PROBE = (errno.EACCES, errno.EPERM, errno.EROFS, *FULL)
 
 
 class HeartbeatError(RodsError):
@@ -46,7 +48,12 @@ class Beat:
 
 
 class Heartbeat:
-    """Writes the beats of `role` into folder `directory`, as <role>.json."""
+    """Writes the beats of `role` into folder `directory`, as <role>.json.
+
+    A beat that cannot be written ends nothing: the role says so once and tries again at the next. A full disk
+    takes no file, but it takes a rename: what a beat says then was written beforehand, and shows the role as
+    paused.
+    """
 
     def __init__(self, directory: Path, role: str) -> None:
         if not _ROLE.fullmatch(role):
@@ -54,17 +61,49 @@ class Heartbeat:
         make_dirs(directory)
         self.path = directory / f"{role}.json"
         self.role = role
+        self._spare = directory / f".{role}.paused.json"
+        self._told = False
+        self._prepared = False
 
     def beat(self, phase: str, **info: Any) -> None:
-        """Say what the role does now; `info`: JSON values for the status view. Raises OSError (full disk)."""
-        body = {
+        """Say what the role does now; `info`: JSON values for the status view."""
+        with at_once():
+            try:
+                self._write(phase, info)
+                self._told = False
+            except OSError as error:
+                self._tell(error)
+                self._show_paused(error)
+
+    def _write(self, phase: str, info: dict[str, Any]) -> None:
+        if not self._prepared:
+            write_json(self._spare, self._body(PAUSED, {}))
+            self._prepared = True
+        write_json(self.path, self._body(phase, info))
+
+    def _show_paused(self, error: OSError) -> None:
+        """Let the beat prepared for this moment take the newest one's place, and keep it young."""
+        if error.errno not in FULL:
+            return
+        self._prepared = False
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):
+                rename(self._spare, self.path)
+            os.utime(self.path)
+
+    def _tell(self, error: OSError) -> None:
+        if not self._told:
+            say(f"{self.role}: the heartbeat cannot be written, it is tried again: {error}")
+        self._told = True
+
+    def _body(self, phase: str, info: dict[str, Any]) -> dict[str, Any]:
+        return {
             "role": self.role,
             "phase": phase,
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "info": info,
         }
-        write_json(self.path, body)
 
     def finish(self, **info: Any) -> None:
         """The last beat: the role ended by itself."""
@@ -99,7 +138,8 @@ def _read(path: Path, now: float) -> Beat:
 def _now(directory: Path) -> float:
     """The file server's time; this node's where no probe can be written (a read-only viewer)."""
     try:
-        return server_clock.now(directory)
+        with at_once():
+            return server_clock.now(directory)
     except OSError as error:
         if error.errno not in _NO_PROBE:
             raise

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from rods.errors import RodsError
-from rods.exchange.atomic import DIR_MODE, CorruptFileError, fsync_dir, make_dirs, read_json, write_json
+from rods.exchange import permissions
+from rods.exchange.atomic import CorruptFileError, fsync_dir, make_dirs, read_json, write_json
+from rods.exchange.pressure import attempt
 from rods.exchange.queue import Queue
 
 QUEUES = ("seeds", "variants")
@@ -49,10 +51,18 @@ class RunDir:
     path: Path
 
     @classmethod
-    def create(cls, runs_dir: Path, experiment: str, config_hash: str) -> RunDir:
-        """Make <experiment>-<first 8 of config_hash>-<random 6> under `runs_dir`, 0750, with its folders.
+    def create(
+        cls, runs_dir: Path, experiment: str, config_hash: str, *, mode: str = "0750", group: str = ""
+    ) -> RunDir:
+        """Make <experiment>-<first 8 of config_hash>-<random 6> under `runs_dir`, with its folders.
+
+        Args:
+            mode: permissions of the run's folder, octal; what lies inside follows the umask of its writers
+                (see `permissions.adopt`).
+            group: Unix group that everything in it belongs to; "": the user's own.
 
         Raises:
+            PermissionsError: a group that this user cannot give; nothing was made.
             RunDirError: a name that is no plain file name.
             OSError: the place cannot be written.
         """
@@ -62,8 +72,10 @@ class RunDir:
                     f"cannot name a run directory after {name!r}: expected letters, digits, '.', '_', '-', "
                     "starting with a letter or digit, at most 100. Choose another experiment name."
                 )
+        group_id = permissions.group_id(group)
         make_dirs(Path(runs_dir))
         run = cls(_make_unique(Path(runs_dir).resolve(), f"{experiment}-{config_hash[:8]}"))
+        permissions.share(run.path, mode, group_id)
         for folder in _FOLDERS:
             make_dirs(run.path / folder)
         for queue in QUEUES:
@@ -231,10 +243,9 @@ def _make_unique(parent: Path, stem: str) -> Path:
 
 
 def _mkdir(path: Path) -> bool:
-    """Make folder `path` with mode 0750 whatever the umask; False when it is there already."""
+    """Make folder `path`; False when it is there already."""
     try:
-        path.mkdir(mode=DIR_MODE)
+        attempt(path.mkdir, path, transient=())  # after a lost reply it would look as if another had made it
     except FileExistsError:
         return False
-    path.chmod(DIR_MODE)
     return True

@@ -11,6 +11,7 @@ import secrets
 from pathlib import Path
 
 from rods.exchange.atomic import FILE_MODE
+from rods.exchange.pressure import attempt
 
 
 def now(folder: Path) -> float:
@@ -19,7 +20,10 @@ def now(folder: Path) -> float:
     Raises:
         OSError: the folder is missing or read-only.
     """
-    probe = folder / f".probe-{secrets.token_hex(8)}"
+    return attempt(lambda: _now(folder / f".probe-{secrets.token_hex(8)}"), folder)
+
+
+def _now(probe: Path) -> float:
     descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
         # The same call as a lease's renewal: "now" is filled in by whoever stamps those.

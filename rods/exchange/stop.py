@@ -7,11 +7,16 @@ its end, so that a finished run is not continued.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from rods.exchange.atomic import CorruptFileError, read_json, write_json
+from rods.exchange.pressure import DiskFullError, at_once, say
 from rods.exchange.rundir import RunDir
 
 FINISHED = "finished"
+_asked_here: set[tuple[Path, int]] = (
+    set()
+)  # by a signal to this process, whether or not the disk took the file
 
 
 @dataclass(frozen=True)
@@ -39,9 +44,27 @@ def read(run: RunDir) -> StopRequest | None:
 
 
 def request(run: RunDir, attempt: int, reason: str) -> None:
-    """Ask both roles of `attempt` to stop cleanly. The first reason given stays."""
-    if not is_requested(run, attempt):
-        write_json(run.stop_file, {"attempt": attempt, "reason": reason})
+    """Ask both roles of `attempt` to stop cleanly. The first reason given stays.
+
+    Raises:
+        OSError: the file cannot be made. On a full disk an empty one is tried, which says as much.
+    """
+    if is_requested(run, attempt):
+        return
+    with at_once():
+        try:
+            write_json(run.stop_file, {"attempt": attempt, "reason": reason})
+        except DiskFullError:
+            run.stop_file.touch()
+
+
+def request_by_signal(run: RunDir, attempt: int, reason: str) -> None:
+    """`request` from a signal handler: this process obeys also when the file cannot be made."""
+    try:
+        request(run, attempt, reason)
+    except OSError as error:
+        say(f"{run.stop_file} cannot be made ({error}); only this process stops")
+    _asked_here.add((run.path, attempt))
 
 
 def finish(run: RunDir, attempt: int) -> None:
@@ -51,6 +74,8 @@ def finish(run: RunDir, attempt: int) -> None:
 
 def is_requested(run: RunDir, attempt: int) -> bool:
     """Whether `attempt` was asked to stop."""
+    if (run.path, attempt) in _asked_here:
+        return True
     found = read(run)
     return found is not None and found.attempt in (attempt, None)
 

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from setproctitle import setproctitle
@@ -17,7 +18,7 @@ from setproctitle import setproctitle
 from launchers import snapshot
 from launchers.resources import TRAIN
 from rods.errors import RodsError
-from rods.exchange import stop
+from rods.exchange import permissions, pressure, stop
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import RunDir
 from rods.registry import Registry
@@ -50,6 +51,7 @@ def _status(run_dir: str, role: str, attempt: int) -> int:
 def _run(run: RunDir, role: str, attempt: int) -> int:
     # No blanks: Slurm's proctrack/linuxproc misreads such a process and cannot end it any more.
     setproctitle(f"rods-{role}:{run.name}")
+    permissions.adopt_from(run.path)
     main = ROLES.get(role)
     snapshot.verify(run)
     snapshot.check_origin(run)
@@ -57,10 +59,14 @@ def _run(run: RunDir, role: str, attempt: int) -> int:
     _stop_on_signals(run, role, attempt)
     heartbeat = Heartbeat(run.heartbeats, role)
     heartbeat.beat("starting", attempt=attempt)
-    status = int(main(str(run.path), attempt))
-    if status == 0 and role == TRAIN:
-        # Nobody supervises a Slurm job: this is what ends the synthesis there.
-        stop.finish(run, attempt)
+    pause = pressure.Pause(
+        role, lambda: stop.is_requested(run, attempt), partial(heartbeat.beat, attempt=attempt)
+    )
+    with pressure.using(pause):
+        status = int(main(str(run.path), attempt))
+        if status == 0 and role == TRAIN:
+            # Nobody supervises a Slurm job: this is what ends the synthesis there.
+            stop.finish(run, attempt)
     if status in (0, os.EX_TEMPFAIL):
         heartbeat.finish(attempt=attempt)
     return status
@@ -70,7 +76,7 @@ def _stop_on_signals(run: RunDir, role: str, attempt: int) -> None:
     """A role that handles signals itself replaces this; submitit's own handlers would ignore SIGTERM."""
 
     def ask(number: int, _frame: object) -> None:
-        stop.request(run, attempt, f"{role} received {signal.Signals(number).name}")
+        stop.request_by_signal(run, attempt, f"{role} received {signal.Signals(number).name}")
 
     for number in _SIGNALS:
         signal.signal(number, ask)

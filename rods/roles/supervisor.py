@@ -270,10 +270,7 @@ class Supervisor:
     def _tick(self, heartbeat: Heartbeat) -> None:
         if time.monotonic() - self._last_beat > _BEAT_EVERY_S:
             self._last_beat = time.monotonic()
-            try:
-                heartbeat.beat("following", attempt=self.attempt)
-            except OSError as error:
-                self._say_once(f"the supervisor's heartbeat cannot be written: {error}")
+            heartbeat.beat("following", attempt=self.attempt)
         self._view.tick()
         time.sleep(POLL_S)
 

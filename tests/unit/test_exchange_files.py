@@ -69,14 +69,14 @@ def test_damaged_json_is_named(tmp_path: Path) -> None:
         atomic.read_json(tmp_path / "absent.json")
 
 
-def test_folders_are_0750_whatever_the_umask_and_a_file_in_the_way_is_an_error(tmp_path: Path) -> None:
-    for umask in (0o000, 0o077):
+def test_folders_follow_the_umask_and_a_file_in_the_way_is_an_error(tmp_path: Path) -> None:
+    for umask in (0o027, 0o007):
         before = os.umask(umask)
         try:
             atomic.make_dirs(tmp_path / f"{umask}" / "inner")
         finally:
             os.umask(before)
-        assert mode(tmp_path / f"{umask}") == mode(tmp_path / f"{umask}" / "inner") == 0o750
+        assert mode(tmp_path / f"{umask}") == mode(tmp_path / f"{umask}" / "inner") == 0o777 & ~umask
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
         atomic.make_dirs(tmp_path / "file")
@@ -172,7 +172,7 @@ def test_a_new_run_directory_is_complete_private_and_never_shared(tmp_path: Path
     run = runs[0]
     assert run.name.startswith("rods_tiny-01234567-")
     assert len(run.name.rsplit("-", 1)[1]) == 6
-    assert mode(run.path) == mode(run.journal_dir) == 0o750
+    assert mode(run.path) == 0o750
     for folder in (run.attempts, run.journal_dir, run.expanded, run.checkpoints, run.metrics, run.heartbeats):
         assert folder.is_dir()
     assert not run.stop_file.exists()
