@@ -23,6 +23,7 @@ from submitit.slurm.slurm import SlurmExecutor, SlurmInfoWatcher, SlurmJob, _mak
 from launchers.errors import LaunchError
 from launchers.resources import Resources, resources
 from rods.config import Config
+from rods.exchange import permissions
 
 # A component in one of these ends the job …
 FAILED_STATES = ("FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "BOOT_FAIL", "DEADLINE")
@@ -100,6 +101,7 @@ def sbatch_text(config: Config, run_dir: Path, attempt: int, *, folder: Path, co
         "#!/bin/bash",
         headers,
         "",
+        f"umask {permissions.umask(config.exchange.mode):04o}",
         *config.cluster.setup,
         f"export RODS_RUN_DIR={shlex.quote(str(run_dir))}",
         f"export RODS_ATTEMPT=$(({attempt} + ${{SLURM_RESTART_COUNT:-0}}))",

@@ -20,6 +20,7 @@ import rods
 from launchers.errors import SnapshotError
 from launchers.identity import config_hash, plain
 from rods.config import Config, from_mapping
+from rods.exchange import permissions
 from rods.exchange.atomic import write_text
 from rods.exchange.rundir import RunDir
 
@@ -129,6 +130,7 @@ def _copy_code(source: Path, target: Path) -> None:
             shutil.copytree(source / name, target / name, ignore=ignore)
         elif (source / name).is_file():
             shutil.copy2(source / name, target / name)
+    permissions.settle(target)
 
 
 def _hashes(run: RunDir) -> dict[str, str]:

@@ -20,9 +20,14 @@ class PermissionsError(RodsError):
     """A group or a mode that this user cannot give."""
 
 
+def umask(mode: str) -> int:
+    """The umask under which new folders get at most `mode` (octal), and files the same without x."""
+    return _ALL & ~int(mode, 8)
+
+
 def adopt(mode: str) -> None:
-    """Set this process's umask so that new folders get at most `mode` (octal), files the same without x."""
-    os.umask(_ALL & ~int(mode, 8))
+    """Set this process's umask for `mode` (octal)."""
+    os.umask(umask(mode))
 
 
 def adopt_from(folder: Path) -> None:
@@ -61,15 +66,12 @@ def share(folder: Path, mode: str, group: int | None) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Give what was copied below `folder`, with permissions of its own, those that new files get here."""
-    mask = os.umask(0)
-    os.umask(mask)
+    """Give what was copied into `folder`, with permissions of its own, those of the folder above."""
+    mode = stat.S_IMODE(folder.parent.stat().st_mode)
     for parent, _, names in os.walk(folder):
-        # Only the last nine bits: setgid came from the parent and stays.
-        inherited = os.stat(parent).st_mode & stat.S_ISGID
-        os.chmod(parent, inherited | (_ALL & ~mask))
+        os.chmod(parent, mode)
         for name in names:
-            os.chmod(os.path.join(parent, name), 0o666 & ~mask)
+            os.chmod(os.path.join(parent, name), mode & 0o666)
 
 
 def _yours() -> str:

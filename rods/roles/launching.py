@@ -17,7 +17,7 @@ from launchers.resources import resources
 from rods import model_path
 from rods.config import Config, LaunchMode
 from rods.errors import RodsError
-from rods.exchange import owner, stop
+from rods.exchange import owner, permissions, stop
 from rods.exchange.rundir import RunDir
 from rods.roles import slurm_follower
 from rods.roles.entry import run_role, run_slurm_role
@@ -71,6 +71,7 @@ def follow(run: RunDir, attempt: int, console: Console) -> int:
 
 def follow_detached(run: RunDir, attempt: int) -> int:
     """`follow` in a process of its own, which was made the run's owner when it was started."""
+    permissions.adopt_from(run.path)
     try:
         return follow(run, attempt, LastingConsole())
     finally:
@@ -112,10 +113,19 @@ def _check_place(config: Config) -> None:
 def _open_or_create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
     if config.launch.resume:
         run = resume.open_for_resume(config.launch.resume, config)
+        permissions.adopt_from(run.path)
         snapshot.verify(run)
         snapshot.freeze_config(run, config)
         return run
-    run = RunDir.create(Path(config.launch.runs_dir), config.experiment, plan.config_hash)
+    exchange = config.exchange
+    permissions.adopt(exchange.mode)
+    run = RunDir.create(
+        Path(config.launch.runs_dir),
+        config.experiment,
+        plan.config_hash,
+        mode=exchange.mode,
+        group=exchange.group,
+    )
     owner.take(run, config.launch.heartbeat_timeout_s)
     snapshot.freeze(run, config, overrides)
     return run
