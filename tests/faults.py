@@ -59,8 +59,9 @@ class Fault:
     """What goes wrong, and where.
 
     Attributes:
-        effect: "kill" (SIGKILL to itself), "crash" (raises SimulatedCrash), "raise" (OSError of `error`), or
-            "hide" (listings leave out entries whose inode changed less than `hide_s` ago).
+        effect: "kill" (SIGKILL to itself), "freeze" (SIGSTOP, until somebody sends SIGCONT), "crash" (raises
+            SimulatedCrash), "raise" (OSError of `error`), or "hide" (listings leave out entries whose inode
+            changed less than `hide_s` ago).
         at: the first matching call that it meets, from 1.
         times: how many matching calls from there on; None: all.
         moment: "before" the call, "after" it, or "within": half of a write is done first (others: before).
@@ -71,7 +72,7 @@ class Fault:
         report: a file that gets one line of JSON, naming the call, before the effect.
     """
 
-    effect: Literal["kill", "crash", "raise", "hide"]
+    effect: Literal["kill", "freeze", "crash", "raise", "hide"]
     at: int = 1
     times: int | None = 1
     moment: Literal["before", "within", "after"] = "before"
@@ -110,6 +111,9 @@ class _Armed:
             _report(fault, operation, paths, self.calls)
         if fault.effect == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if fault.effect == "freeze":
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return
         if fault.effect == "crash":
             raise SimulatedCrash(f"{fault.moment} {operation} of {paths[0]}")
         number = getattr(errno, fault.error)
@@ -312,7 +316,8 @@ def _exists(path: str) -> bool:
 
 
 def _report(fault: Fault, operation: str, paths: Sequence[str], number: int) -> None:
-    line = json.dumps({"moment": fault.moment, "operation": operation, "path": paths[-1], "call": number})
+    moment = "before" if fault.moment == "within" and operation != "write" else fault.moment
+    line = json.dumps({"moment": moment, "operation": operation, "path": paths[-1], "call": number})
     descriptor = _FUNCTIONS["open"](fault.report, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
     _FUNCTIONS["write"](descriptor, line.encode() + b"\n")
     os.close(descriptor)
