@@ -35,7 +35,8 @@ class LaunchMode(StrEnum):
 class TasksConfig:
     """Which seed tasks are trained on and which are held out."""
 
-    source: str = "scripted"  # name in the registry of task sources: scripted | bfcl
+    source: str = "scripted"  # name in the registry of task sources: scripted | bfcl | file
+    path: str = ""  # for file: a dataset's folder (`rods synthesize`), or a JSONL file of tasks
     train_count: int | None = None  # seed tasks used for training; null: all the source has
     heldout_count: int | None = None  # held-out tasks used for evaluation in the run; null: all
     seed: int = 0  # seeds the generation of scripted tasks; bfcl has a fixed split and ignores it
@@ -112,9 +113,13 @@ class SynthesisConfig:
     temperature: float = 1.0
     top_p: float = 0.7
     max_profile_distance: float = 0.25  # of Φ(x′) from Φ(x), in [0, 1]
-    coherence_rewrite: bool = True  # false: ablation
+    coherence_rewrite: bool = True  # false: ablation, no holistic rewrite of the messages
+    narrative_planning: bool = True  # false: ablation, functions are sampled from the API graph, without a story
+    retry: str = "guided"  # guided | blind: ablation, no history, no Config Patch, no blocklist
     max_string: int = 200  # characters of a string argument
     max_list: int = 5  # items of a list argument
+    max_similarity: float = 0.9  # to a seed or held-out task, in (0, 1]; from it on a variant is a duplicate
+    min_long_observation: int = 2000  # characters of the largest result of a long_context variant
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,14 @@ def _count(source: str, key: str, count: int | None) -> Iterator[Problem]:
 
 
 def _tasks(config: Config) -> Iterator[Problem]:
-    yield from choice("tasks.source", config.tasks.source, ("scripted", "bfcl"))
+    yield from choice("tasks.source", config.tasks.source, ("scripted", "bfcl", "file"))
+    if (config.tasks.source == "file") is not bool(config.tasks.path):
+        yield Problem(
+            "tasks.path",
+            config.tasks.path,
+            f"tasks.source is {config.tasks.source}; the path belongs to the source file",
+            "set tasks=file tasks.path=FOLDER together, or neither",
+        )
     yield from at_least("tasks.train_count", config.tasks.train_count, 1)
     yield from at_least("tasks.heldout_count", config.tasks.heldout_count, 0)
     for key in ("train_count", "heldout_count"):
@@ -165,10 +172,19 @@ def _rollout(config: Config) -> Iterator[Problem]:
 def _synthesis(config: Config) -> Iterator[Problem]:
     synthesis = config.synthesis
     yield from choice("synthesis.backend", synthesis.backend, ("scripted", "openai"))
+    yield from choice("synthesis.retry", synthesis.retry, ("guided", "blind"))
     for name in ("workers", "max_attempts", "variants_per_seed", "max_string", "max_list"):
         yield from at_least(f"synthesis.{name}", getattr(synthesis, name), 1)
     yield from at_least("synthesis.temperature", synthesis.temperature, 0)
     yield from fraction("synthesis.top_p", synthesis.top_p)
+    yield from at_least("synthesis.min_long_observation", synthesis.min_long_observation, 0)
+    if not 0 < synthesis.max_similarity <= 1:
+        yield Problem(
+            "synthesis.max_similarity",
+            synthesis.max_similarity,
+            "similarities lie in [0, 1], and at 0 every variant is a duplicate",
+            "set 0.9",
+        )
     if not 0 <= synthesis.max_profile_distance <= 1:
         yield Problem(
             "synthesis.max_profile_distance",

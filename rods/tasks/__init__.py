@@ -6,7 +6,14 @@ from rods.config import TasksConfig
 from rods.registry import Registry
 from rods.tasks.taskset import TaskSet
 
-SOURCES = Registry("task source", {"bfcl": "rods.tasks.bfcl:load", "scripted": "rods.tasks.scripted:load"})
+SOURCES = Registry(
+    "task source",
+    {
+        "bfcl": "rods.tasks.bfcl:load",
+        "file": "rods.tasks.file:load",
+        "scripted": "rods.tasks.scripted:load",
+    },
+)
 
 
 def load(config: TasksConfig) -> TaskSet:
@@ -16,6 +23,7 @@ def load(config: TasksConfig) -> TaskSet:
         UnknownNameError: no such source.
         BfclMissingError: bfcl-eval is not installed.
         TaskCountError: more tasks were asked for than there are.
+        TaskFileError: a task file is missing, or holds something else.
     """
     tasks: TaskSet = SOURCES.get(config.source)(config)
     return tasks
