@@ -6,12 +6,14 @@ role ended, and a person must find its log. Run as `python -m launchers.controll
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from submitit.local.local import Controller
@@ -19,6 +21,7 @@ from submitit.local.local import Controller
 LOG_VARIABLE = "RODS_LOG"  # path of the role's logs without ".out" and ".err"
 ORPHAN_STOP_S = 120.0  # for a clean stop after the supervisor was killed
 _POLL_S = 1.0
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 SIGNALLED = 128  # shell convention: 128 + signal number
 
 
@@ -41,23 +44,27 @@ class RoleController(Controller):
             SUBMITIT_LOCAL_JOB_ID=self.pid,
         )
         self.tasks = [
-            subprocess.Popen(self.command, env=environment, stdout=self.stdouts[0], stderr=self.stderrs[0])
+            subprocess.Popen(
+                self.command,
+                env=environment,
+                stdout=self.stdouts[0],
+                stderr=self.stderrs[0],
+                preexec_fn=partial(_die_with_parent, self.pid),
+            )
         ]
 
     def wait(self, freq: int = 1) -> list[int | None]:
         """Block until the task ends; the run's time limit is the supervisor's business, not the controller's.
 
-        When the supervisor itself was killed, the task is asked to stop, and ended if it does not.
+        When the supervisor itself was killed, the task is asked to stop, and then everything in this process's
+        group is ended: the task, what it started, and the controller.
         """
         code = self._poll_until(lambda: os.getppid() != self._supervisor)
         if code is None:
             self._forward_signal(signal.SIGTERM)
             deadline = time.monotonic() + ORPHAN_STOP_S
-            code = self._poll_until(lambda: time.monotonic() > deadline)
-        if code is None:
-            os.killpg(
-                0, signal.SIGKILL
-            )  # this process's own group: the task, what it started, and the controller
+            self._poll_until(lambda: time.monotonic() > deadline)
+            os.killpg(0, signal.SIGKILL)
         assert code is not None
         self.exit_code = code if code >= 0 else SIGNALLED - code
         return [code]
@@ -70,6 +77,13 @@ class RoleController(Controller):
             except subprocess.TimeoutExpired:
                 continue
         return self.tasks[0].poll()
+
+
+def _die_with_parent(parent: str) -> None:
+    """Runs in the task before its program: ask it to stop when the controller dies and cannot ask any more."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(parent):
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> int:

@@ -44,12 +44,13 @@ def read(run: RunDir) -> StopRequest | None:
 
 
 def request(run: RunDir, attempt: int, reason: str) -> None:
-    """Ask both roles of `attempt` to stop cleanly. The first reason given stays.
+    """Ask both roles of `attempt` to stop cleanly. The first reason given stays, and so does a newer attempt's.
 
     Raises:
         OSError: the file cannot be made. On a full disk an empty one is tried, which says as much.
     """
-    if is_requested(run, attempt):
+    found = read(run)
+    if is_requested(run, attempt) or (found is not None and (found.attempt or 0) > attempt):
         return
     with at_once():
         try:

@@ -19,6 +19,7 @@ from launchers import snapshot
 from launchers.resources import TRAIN
 from rods.errors import RodsError
 from rods.exchange import permissions, pressure, stop
+from rods.exchange.attempt import Fence
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import RunDir
 from rods.registry import Registry
@@ -65,6 +66,7 @@ def _run(run: RunDir, role: str, attempt: int) -> int:
     with pressure.using(pause):
         status = int(main(str(run.path), attempt))
         if status == 0 and role == TRAIN:
+            Fence(run, attempt).check()
             # Nobody supervises a Slurm job: this is what ends the synthesis there.
             stop.finish(run, attempt)
     if status in (0, os.EX_TEMPFAIL):

@@ -298,6 +298,19 @@ def test_roles_stop_when_the_supervisor_was_killed(launched: Launched) -> None:
         wait_for(lambda role=role: not is_running(pid_of(run, role)), f"the end of {role}")  # type: ignore[misc]
 
 
+def test_a_role_stops_when_the_process_that_held_it_was_killed_too(launched: Launched) -> None:
+    run, process = launched("until stopped", "until stopped")
+    controller = int(Path(f"/proc/{pid_of(run, 'train')}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    assert controller != process.pid
+    os.kill(process.pid, signal.SIGSTOP)  # nobody else shall ask it
+    os.kill(controller, signal.SIGKILL)
+    wait_for((run.path / "train-1.stopped").exists, "a clean stop of train")
+    wait_for(lambda: not is_running(pid_of(run, "train")), "the end of train")
+    process.kill()
+    process.communicate(timeout=90)
+    wait_for(lambda: not is_running(pid_of(run, "synthesis")), "the end of synthesis")
+
+
 def test_a_stopped_run_is_continued_as_the_next_attempt(tmp_path: Path) -> None:
     run = stub_run(tmp_path, "finish when the other runs", "until stopped")
     stop.request(run, run.next_attempt(), "an earlier attempt was stopped")
