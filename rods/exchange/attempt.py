@@ -18,13 +18,13 @@ class OvertakenError(RodsError):
 class Fence:
     """Stands before what the attempts of `run` share.
 
-    Args:
+    Attributes:
         attempt: number of the attempt that asks.
     """
 
     def __init__(self, run: RunDir, attempt: int) -> None:
         self._run = run
-        self._attempt = attempt
+        self.attempt = attempt
 
     def check(self) -> None:
         """Nothing, for the newest attempt. Costs one listing of `attempts/`.
@@ -33,9 +33,9 @@ class Fence:
             OvertakenError: there is a newer one.
         """
         newest = self._run.last_attempt()
-        if newest > self._attempt:
+        if newest > self.attempt:
             raise OvertakenError(
                 f"{self._run.path}: attempt {newest} of this run was started, this process belongs to attempt "
-                f"{self._attempt}: it stops here and changes nothing more. Follow the newer attempt "
+                f"{self.attempt}: it stops here and changes nothing more. Follow the newer attempt "
                 f"(rods status {self._run.path})"
             )

@@ -64,6 +64,16 @@ def frame(*records: dict[str, Any]) -> bytes:
     return prefix + _CHECKS.pack(zlib.crc32(prefix), zlib.crc32(payload)) + payload
 
 
+def payload_bytes(header: bytes) -> int:
+    """The length of the payload behind `header`; 0 for a torn or damaged one, which `decode` tells apart."""
+    if len(header) < HEADER_BYTES:
+        return 0
+    prefix = header[: _PREFIX.size]
+    magic, length = _PREFIX.unpack(prefix)
+    check, _ = _CHECKS.unpack_from(header, _PREFIX.size)
+    return int(length) if (magic, check) == (MAGIC, zlib.crc32(prefix)) else 0
+
+
 def decode(data: bytes, file: Path, base: int = 0) -> tuple[list[dict[str, Any]], int]:
     """Records in `data`, which starts at byte `base` of `file`, and the offset after the last of them.
 

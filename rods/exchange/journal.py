@@ -9,6 +9,7 @@ Each file has one writer; readers need no lock, since a frame counts only once i
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -26,7 +27,9 @@ from rods.exchange.frames import (
     JournalError,
     decode,
     frame,
+    payload_bytes,
 )
+from rods.exchange.pressure import attempt
 from rods.exchange.torn import set_tail_aside
 
 __all__ = [
@@ -37,8 +40,10 @@ __all__ = [
     "JournalError",
     "JournalMissingError",
     "JournalWriter",
+    "attempt_of",
     "decode",
     "files",
+    "first",
     "frame",
     "read",
     "read_all",
@@ -75,6 +80,20 @@ def read(path: Path, *, offset: int = 0, appear_within_s: float = 0.0) -> tuple[
     return decode(data, path, offset)
 
 
+def first(path: Path) -> dict[str, Any] | None:
+    """The first record of journal `path`; None while there is none. Raises as `read`."""
+    _await_file(path, 0.0)
+    with path.open("rb") as stream:
+        header = stream.read(HEADER_BYTES)
+        records, _ = decode(header + stream.read(payload_bytes(header)), path)
+    return records[0] if records else None
+
+
+def attempt_of(path: Path) -> int:
+    """The attempt that wrote the journal `path`. Raises JournalError, as `files`."""
+    return _parts(path)[1]
+
+
 def _await_file(path: Path, budget_s: float) -> None:
     """Wait until `path` is there. Listing the parent refreshes a network client's cached absence."""
     deadline = time.monotonic() + budget_s
@@ -92,15 +111,18 @@ def files(journal_dir: Path, writer: str | None = None) -> list[Path]:
     Raises:
         JournalError: a `.log` file whose name is not <writer>-<attempt>.log.
     """
-    found = []
-    for path in journal_dir.glob("*.log"):
-        match = _FILE_NAME.fullmatch(path.name)
-        if match is None:
-            raise JournalError(
-                f"{path}: expected a journal named <writer>-<attempt>.log. Move this file elsewhere."
-            )
-        found.append((match["writer"], int(match["attempt"]), path))
-    return [path for name, _, path in sorted(found) if writer in (None, name)]
+    found = sorted((*_parts(path), path) for path in journal_dir.glob("*.log"))
+    return [path for name, _, path in found if writer in (None, name)]
+
+
+def _parts(path: Path) -> tuple[str, int]:
+    """Writer and attempt in a journal's name."""
+    match = _FILE_NAME.fullmatch(path.name)
+    if match is None:
+        raise JournalError(
+            f"{path}: expected a journal named <writer>-<attempt>.log. Move this file elsewhere."
+        )
+    return match["writer"], int(match["attempt"])
 
 
 def read_all(journal_dir: Path, writer: str | None = None) -> list[dict[str, Any]]:
@@ -140,7 +162,8 @@ class JournalWriter:
         self._unsynced = bytearray()  # written since the last fsync, under "step"
         self._rewrite = False
         make_dirs(path.parent)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        self._descriptor = attempt(lambda: os.open(path, flags, FILE_MODE), path)
         try:
             self.offset = self._repair()
         except BaseException:
@@ -174,23 +197,27 @@ class JournalWriter:
             JournalError: a record is not JSON, or the journal is closed.
             OSError: the disk is full, …; the journal then ends as before, and the call may be repeated.
         """
+        if not records:
+            return
+        data = frame(*records)
+        attempt(lambda: self._write(data), self.path)
+        self.offset += len(data)
+        if self._fsync == "step":
+            self._unsynced += data
+
+    def _write(self, data: bytes) -> None:
+        """Write behind the last whole record; after an error the journal ends as before."""
         if not self._usable:
             raise JournalError(
                 f"journal {self.path} is closed, or could not be mended after a failed write. Reopen it."
             )
-        if not records:
-            return
-        data = frame(*records)
         try:
             write_fully(self._descriptor, data)
             if self._fsync == "always":
                 os.fsync(self._descriptor)
-        except OSError:
-            self._undo()
+        except OSError as error:
+            self._undo(error)
             raise
-        self.offset += len(data)
-        if self._fsync == "step":
-            self._unsynced += data
 
     def sync(self) -> None:
         """Bring what was appended to the disk, under the policy "step"; otherwise nothing is to be done.
@@ -198,15 +225,21 @@ class JournalWriter:
         Raises:
             OSError: it may not be on the disk; the call may be repeated.
         """
-        if not self._unsynced:
-            return
-        if self._rewrite:
-            # After a failed fsync the kernel may have dropped the pages and calls them clean: write them anew.
-            self._write_again(bytes(self._unsynced))
-        self._rewrite = True
-        os.fsync(self._descriptor)
+        if self._unsynced:
+            attempt(self._sync, self.path)
+            self._unsynced.clear()
+
+    def _sync(self) -> None:
+        try:
+            if self._rewrite:
+                # After a failed fsync the kernel may have dropped the pages and calls them clean: write them anew.
+                self._write_again(bytes(self._unsynced))
+            self._rewrite = True
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self._renew_stale(error)
+            raise
         self._rewrite = False
-        self._unsynced.clear()
 
     def _write_again(self, tail: bytes) -> None:
         os.lseek(self._descriptor, self.offset - len(tail), os.SEEK_SET)
@@ -215,12 +248,21 @@ class JournalWriter:
         finally:
             os.lseek(self._descriptor, self.offset, os.SEEK_SET)
 
-    def _undo(self) -> None:
+    def _undo(self, error: OSError) -> None:
         """Cut what a failed append left. If that fails too, this writer stops; the next one repairs it."""
         self._usable = False
+        self._renew_stale(error)
         os.ftruncate(self._descriptor, self.offset)
         os.lseek(self._descriptor, self.offset, os.SEEK_SET)
         self._usable = True
+
+    def _renew_stale(self, error: OSError) -> None:
+        """Open the file again by its path when the server forgot the descriptor (it restarted, it failed over)."""
+        if error.errno == errno.ESTALE:
+            os.close(self._descriptor)
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW)
+            os.lseek(self._descriptor, self.offset, os.SEEK_SET)
+            self._rewrite = True  # what the server had not yet written may be gone with it
 
     def close(self) -> None:
         """Make everything durable and close; further calls do nothing."""

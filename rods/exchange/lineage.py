@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rods.exchange.journal import JournalError, files, read
+from rods.exchange.journal import JournalError, attempt_of, files, first, read
 
 _CONTINUES = "continues"
 
@@ -49,6 +49,22 @@ def history(journal_dir: Path, writer: str, *, before: Path | None = None) -> li
             records, found = records[:kept], found[1:]
         records.extend(found)
     return records
+
+
+def continuations(journal_dir: Path, writer: str) -> dict[int, int]:
+    """By attempt: how many records of the history before it the attempt keeps. Reads first records only.
+
+    An attempt that has not come to say it (it died at its start) keeps everything, and is left out.
+
+    Raises:
+        JournalError: a first record is damaged.
+    """
+    kept = {}
+    for path in files(journal_dir, writer):
+        record = first(path)
+        if record is not None and record.get("name") == _CONTINUES:
+            kept[attempt_of(path)] = int(record["records"])
+    return kept
 
 
 def digest(records: Sequence[dict[str, Any]]) -> str:

@@ -102,7 +102,7 @@ def assemble(
     """
     fence = Fence(run, attempt)
     fence.check()
-    found = checkpoint.latest(run.checkpoints)
+    found = checkpoint.latest(run)
     if found is None:
         ledger, step, remaining = Ledger.begin(run, attempt, config, tasks), 0, ()
     else:

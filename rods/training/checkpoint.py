@@ -1,17 +1,17 @@
 """Checkpoints that are whole or do not count.
 
-`step_000040/` holds the learner's state (`model/`, random states), `extra.json` of the loop, and, written
-last, `COMPLETE` with the size of every file. The newest complete one is found by looking, not by a pointer
-file that could tear; what a crash left half-written is reported and ignored. A step saved once more goes to
-`step_000040.1/`: nothing complete is touched before its successor is complete.
+`step_000040-0001/` holds the learner's state (`model/`, random states), `extra.json` and `tracker.json` of the
+loop, and, written last, the marker that makes it count (`rods.exchange.marker`). The newest one is found by
+looking, not by a pointer file that could tear; what a crash left half-written is reported and ignored. A step
+saved once more goes to `step_000040-0001.1/`: nothing complete is touched before its successor is complete.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
-import os
-import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,11 +19,14 @@ from typing import Any, Protocol
 import torch.distributed as dist
 
 from rods.errors import RodsError
-from rods.exchange.atomic import CorruptFileError, read_json, write_json
+from rods.exchange import marker, pressure
+from rods.exchange.atomic import read_json, write_json
+from rods.exchange.marker import Name, Scan
+from rods.exchange.rundir import RunDir
+from rods.exchange.usage import advice, human
+from rods.training.ledger import WRITER
 
-_MARKER = "COMPLETE"
 _EXTRA = "extra.json"
-_NAME = re.compile(r"step_(?P<step>\d{6,})(?:\.(?P<save>\d+))?")
 _log = logging.getLogger(__name__)
 
 
@@ -41,48 +44,76 @@ class Saves(Protocol):
 
 
 @dataclass(frozen=True)
-class Scan:
-    """What lies in a checkpoints folder: complete ones by step, and torn ones with the reason."""
+class Position:
+    """Where a checkpoint stands: steps done, the attempt that writes it, records of the history."""
 
-    complete: tuple[Path, ...]
-    torn: tuple[tuple[Path, str], ...]
+    step: int
+    attempt: int
+    records: int
 
 
-def save(root: Path, step: int, learner: Saves, extra: dict[str, Any], keep: int) -> Path:
-    """Write the checkpoint of `step`, then remove all but the newest `keep`. Collective.
+def save(
+    run: RunDir,
+    position: Position,
+    learner: Saves,
+    extra: dict[str, Any],
+    keep: int,
+    write_state: Callable[[Path], None] = lambda folder: None,
+) -> Path:
+    """Write a checkpoint, then remove all but the newest `keep`. Collective.
 
-    A torn folder of the same step is replaced; beside a complete one the new one gets the next free number.
+    What is missing for it is waited for, as the process's policy says (`pressure`). When it fails, the folder
+    that was begun is removed, older checkpoints are as before, and the call may be repeated.
 
     Args:
-        root: the run's checkpoints folder.
-        step: training steps done.
+        position: where the learner and the loop stand.
         learner: its state goes into the folder.
-        extra: the loop's own state, JSON data.
+        extra: the loop's own small state, JSON data.
         keep: complete checkpoints that stay, at least 1.
+        write_state: called on rank 0 with the folder, to write what else belongs to the checkpoint.
 
     Returns:
         the checkpoint's folder.
+
+    Raises:
+        DiskFullError: there is no room for it; says what to free.
+        OSError, RuntimeError: it could not be written.
     """
-    folder = _free_folder(root, step)
-    if learner.rank == 0 and folder.exists():
-        _remove(folder)
-    _wait_for_all()
-    learner.save(folder)
+    folder = _free_folder(run, position)
+
+    def write_once() -> None:
+        if learner.rank == 0:
+            _preflight(run)
+        try:
+            _write(folder, position, learner, extra, write_state)
+        except (OSError, RuntimeError) as error:
+            _give_up(folder, learner.rank, error)
+
+    pressure.attempt(write_once, folder, transient=())
     if learner.rank == 0:
-        write_json(folder / _EXTRA, extra)
-        sizes = {path.relative_to(folder).as_posix(): _flush(path) for path in _files(folder)}
-        write_json(folder / _MARKER, {"step": step, "files": sizes})
-        prune(root, keep)
+        prune(run, keep)
     _wait_for_all()
     return folder
 
 
-def latest(root: Path) -> Path | None:
-    """The newest complete checkpoint, None without one; torn ones are logged as warnings."""
-    found = scan(root)
-    for folder, reason in found.torn:
+def latest(run: RunDir) -> Path | None:
+    """The newest checkpoint of the run's history whose bytes are those that were written; None without one.
+
+    What is torn, damaged or left behind by a newer attempt is logged as a warning. Reads the whole checkpoint,
+    which the load that follows then finds in the page cache.
+
+    Raises:
+        JournalError: a journal's first record is damaged.
+    """
+    found = look(run)
+    for folder, reason in (*found.torn, *((void.folder, reason) for void, reason in found.void)):
         _log.warning("ignoring checkpoint %s: %s", folder, reason)
-    return found.complete[-1] if found.complete else None
+    for candidate in reversed(found.complete):
+        damaged = marker.damaged_files(candidate)
+        if not damaged:
+            return candidate.folder
+        _log.warning("ignoring checkpoint %s: damaged since: %s", candidate.folder, ", ".join(damaged))
+    return None
 
 
 def read_extra(folder: Path) -> dict[str, Any]:
@@ -91,85 +122,87 @@ def read_extra(folder: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: the folder is not complete.
     """
-    reason = _flaw(folder)
+    reason = marker.flaw(folder)
     if reason:
         raise CheckpointError(f"checkpoint {folder}: {reason}; resume from another one")
     extra: dict[str, Any] = read_json(folder / _EXTRA)
     return extra
 
 
-def scan(root: Path) -> Scan:
-    """Look through `root`; anything not named like a checkpoint is left alone."""
-    folders = [path for path in root.glob("step_*") if path.is_dir() and _NAME.fullmatch(path.name)]
-    folders.sort(key=_age)
-    flaws = [(folder, _flaw(folder)) for folder in folders]
-    return Scan(
-        tuple(folder for folder, flaw in flaws if flaw is None),
-        tuple((folder, flaw) for folder, flaw in flaws if flaw is not None),
-    )
+def look(run: RunDir) -> Scan:
+    """What lies in the run's checkpoints folder."""
+    return marker.scan(run.checkpoints, run.journal_dir, WRITER)
 
 
-def prune(root: Path, keep: int) -> list[Path]:
-    """Remove complete checkpoints but the newest `keep` (at least 1); torn ones stay to be looked at.
+def prune(run: RunDir, keep: int) -> list[Path]:
+    """Remove checkpoints but the newest `keep` (at least 1) of the history; torn ones stay to be looked at.
+
+    Those that a newer attempt left behind can never be continued from and go, too.
 
     Returns:
         the folders removed.
     """
-    old = list(scan(root).complete[: -max(keep, 1)])
+    found = look(run)
+    old = [each.folder for each in found.complete[: -max(keep, 1)]]
+    if found.complete:
+        old += [void.folder for void, _ in found.void]
     for folder in old:
         _remove(folder)
     return old
 
 
-def _free_folder(root: Path, step: int) -> Path:
-    """Where the step's next save goes: the first of step_N, step_N.1, … that holds no complete checkpoint."""
-    name, save = f"step_{step:06d}", 0
-    while _flaw(root / name) is None:
+def _write(
+    folder: Path,
+    position: Position,
+    learner: Saves,
+    extra: dict[str, Any],
+    write_state: Callable[[Path], None],
+) -> None:
+    if learner.rank == 0 and folder.exists():
+        _remove(folder)
+    _wait_for_all()
+    learner.save(folder)
+    if learner.rank == 0:
+        write_json(folder / _EXTRA, extra)
+        write_state(folder)
+        marker.write(folder, position.step, position.attempt, position.records)
+
+
+def _preflight(run: RunDir) -> None:
+    """Refuse to begin what cannot fit: a checkpoint takes about as much as the one before it."""
+    before = look(run).complete
+    if not before:
+        return
+    need, free = before[-1].marker.size, shutil.disk_usage(run.checkpoints).free
+    if free < need:
+        raise pressure.DiskFullError(
+            errno.ENOSPC,
+            f"{run.checkpoints}: a checkpoint needs about {human(need)} and does not fit; the last one, "
+            f"{before[-1].folder.name}, is whole. {advice(run.checkpoints)}",
+            str(run.checkpoints),
+        )
+
+
+def _give_up(folder: Path, rank: int, error: Exception) -> None:
+    """Remove what was begun and raise `error`, or the lack of space that a library hid behind it."""
+    shortage = None if isinstance(error, OSError) else pressure.shortage(folder.parent)
+    if rank == 0 and folder.exists():
+        _remove(folder)
+    raise shortage or error
+
+
+def _free_folder(run: RunDir, position: Position) -> Path:
+    """Where the next save goes: the first of the attempt's names for the step that holds no checkpoint."""
+    save = 0
+    while marker.flaw(run.checkpoints / str(Name(position.step, position.attempt, save))) is None:
         save += 1
-        name = f"step_{step:06d}.{save}"
-    return root / name
-
-
-def _age(folder: Path) -> tuple[int, int]:
-    """Sorts checkpoints from the oldest to the newest: by step, then by the number of the save."""
-    match = _NAME.fullmatch(folder.name)
-    assert match is not None
-    return int(match["step"]), int(match["save"] or 0)
-
-
-def _flaw(folder: Path) -> str | None:
-    """Why a checkpoint is not complete; None when it is."""
-    marker = folder / _MARKER
-    if not marker.is_file():
-        return f"no {_MARKER} marker: its writing was cut short"
-    try:
-        sizes = dict(read_json(marker)["files"])
-    except (CorruptFileError, KeyError, TypeError, ValueError):
-        return f"its {_MARKER} marker is damaged"
-    for name, size in sizes.items():
-        path = folder / name
-        if not path.is_file():
-            return f"{name} is missing"
-        if path.stat().st_size != size:
-            return f"{name} has {path.stat().st_size} bytes, {size} were written"
-    return None
+    return run.checkpoints / str(Name(position.step, position.attempt, save))
 
 
 def _remove(folder: Path) -> None:
     """The marker goes first: a removal cut short leaves a torn checkpoint, never a wrong one."""
-    (folder / _MARKER).unlink(missing_ok=True)
+    (folder / marker.MARKER).unlink(missing_ok=True)
     shutil.rmtree(folder)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def _flush(path: Path) -> int:
-    """Force a file to disk; its size in bytes."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        return os.fstat(file.fileno()).st_size
 
 
 def _wait_for_all() -> None:

@@ -195,8 +195,9 @@ class Loop:
         self._watcher.beat("checkpoint", step=self._step, epoch=self._ledger.state.epoch)
         self._fence.check()
         extra = {"step": self._step, "remaining": self._remaining, "ledger": self._ledger.snapshot()}
-        root, keep = self._parts.run.checkpoints, self._config.training.keep_checkpoints
-        checkpoint.save(root, self._step, self._stepper, extra, keep)
+        position = checkpoint.Position(self._step, self._fence.attempt, self._ledger.records)
+        keep = self._config.training.keep_checkpoints
+        checkpoint.save(self._parts.run, position, self._stepper, extra, keep)
         self._fence.check()
         self._ledger.write_tracker()
 

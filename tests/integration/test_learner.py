@@ -12,6 +12,7 @@ import torch
 from learner_examples import TRAINING, learner, plain_update, samples
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rods.exchange.rundir import RunDir
 from rods.training import checkpoint
 from rods.training.batch import BatchError
 from rods.training.learner import DivergedError, Learner
@@ -141,12 +142,13 @@ def test_resumed_training_equals_a_straight_run_bit_for_bit(
     first = learner(policy_dir, config, steps=6)
     for each in batches[:3]:
         first.update(*each)
-    checkpoint.save(tmp_path, 3, first, {"position": 7}, keep=1)
+    run = RunDir(tmp_path)
+    checkpoint.save(run, checkpoint.Position(3, 1, 30), first, {"position": 7}, keep=1)
     torch.manual_seed(999)
 
     second = learner(policy_dir, config, steps=6)
     second.update(*samples(8, seed=77))
-    newest = checkpoint.latest(tmp_path)
+    newest = checkpoint.latest(run)
     assert newest is not None
     second.load(newest)
     assert checkpoint.read_extra(newest) == {"position": 7}
