@@ -9,6 +9,7 @@ from typing import Any
 
 from rods.errors import RodsError
 from rods.exchange.atomic import FILE_MODE, CorruptFileError, make_dirs, parse_json, write_fully
+from rods.exchange.pressure import attempt
 from rods.exchange.torn import set_tail_aside
 
 
@@ -26,7 +27,8 @@ class MetricsWriter:
     def __init__(self, path: Path) -> None:
         make_dirs(path.parent)
         self.path = path
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, FILE_MODE)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        self._descriptor = attempt(lambda: os.open(path, flags, FILE_MODE), path)
         whole = path.read_bytes().rfind(b"\n") + 1
         self.torn_file, _ = set_tail_aside(path, whole)
 
@@ -43,9 +45,12 @@ class MetricsWriter:
             raise MetricsError(
                 f"{self.path}: metrics must be plain JSON: {error}. Found: {str(values)[:200]}"
             ) from error
+        attempt(lambda: self._append(line.encode() + b"\n"), self.path)
+
+    def _append(self, line: bytes) -> None:
         before = os.fstat(self._descriptor).st_size
         try:
-            write_fully(self._descriptor, line.encode() + b"\n")
+            write_fully(self._descriptor, line)
         except OSError:
             os.ftruncate(self._descriptor, before)
             raise

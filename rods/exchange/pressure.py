@@ -184,7 +184,8 @@ def explain(error: OSError, path: Path) -> OSError:
     """`error` as the StorageError it stands for, with what to do about it; other errors as they are."""
     number, reason = error.errno, f"{path}: {error.strerror}"
     if number in FULL:
-        return DiskFullError(number, f"{reason}: the disk is full. {advice(path)}", str(path))
+        what = "the disk is full" if number == errno.ENOSPC else "your quota, or your group's, is used up"
+        return DiskFullError(number, f"{reason}: {what}. {advice(path)}", str(path))
     if number == errno.EROFS:
         sentence = (
             f"{reason}. The file system was mounted read-only, or went read-only after an error of its own; "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rods.exchange import pressure
 from rods.exchange.atomic import CorruptFileError, read_json, write_json
 from rods.exchange.pressure import DiskFullError, at_once, say
 from rods.exchange.rundir import RunDir
@@ -56,7 +57,7 @@ def request(run: RunDir, attempt: int, reason: str) -> None:
         try:
             write_json(run.stop_file, {"attempt": attempt, "reason": reason})
         except DiskFullError:
-            run.stop_file.touch()
+            pressure.attempt(run.stop_file.touch, run.stop_file)
 
 
 def request_by_signal(run: RunDir, attempt: int, reason: str) -> None:

@@ -58,7 +58,7 @@ def _free(path: Path) -> str:
         found = os.statvfs(folder)
     except OSError:
         return "How much is free cannot be read."
-    space = f"{human(found.f_bavail * found.f_frsize)} free"
+    space = f"On this file system: {human(found.f_bavail * found.f_frsize)} free"
     # Lustre and some others report no inodes at all.
     return f"{space}, {found.f_favail} inodes free." if found.f_files else f"{space}."
 
