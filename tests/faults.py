@@ -233,7 +233,8 @@ def _struck(function: str, call: Callable[..., Any]) -> Callable[..., Any]:
                 armed.strike(name, paths)
         result = call(*args, **kwargs)
         for armed in striking:
-            armed.strike(name, paths)
+            if armed.fault.moment == "after":
+                armed.strike(name, paths)
         hidden = [armed.fault.hide_s for armed in met if armed.fault.effect == "hide"]
         return _without_newest(name, paths[0], result, max(hidden)) if hidden else result
 

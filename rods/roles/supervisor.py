@@ -157,6 +157,8 @@ class Supervisor:
                 self.roles.append(start())
             outcome = self._first_ending(heartbeat)
             reason = outcome.sentence.splitlines()[0]
+            if outcome.status is Status.interrupted:
+                say("stopping: the trainer saves a checkpoint first; another Ctrl-C ends both roles at once")
         finally:
             self._wind_down(heartbeat, reason)
         if stop.is_finished(self.run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -119,3 +120,16 @@ def test_nothing_is_patched_afterwards() -> None:
     with injected(Fault("crash")):
         assert (os.write, open) != before
     assert (os.write, open) == before
+
+
+def test_a_frozen_process_freezes_once_and_goes_on(tmp_path: Path) -> None:
+    pid = os.fork()
+    if pid == 0:
+        faults.install([Fault("freeze", operations=("replace",))])
+        write_json(tmp_path / "a", 1)
+        os._exit(0)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+    assert not (tmp_path / "a").exists()
+    os.kill(pid, signal.SIGCONT)
+    assert os.waitpid(pid, os.WUNTRACED)[1] == 0
+    assert read_json(tmp_path / "a") == 1
