@@ -31,7 +31,7 @@ def main(run_dir: str, attempt: int) -> int:
 
 async def _serve(run: RunDir, attempt: int, config: Config, backend: Backend) -> None:
     task_set = task_sources.load(config.tasks)
-    known = {task.content_id() for task in (*task_set.train, *task_set.heldout)}
+    known = (*task_set.train, *task_set.heldout)
     pipeline = Pipeline(config.synthesis, backend, config.seed, known)
     try:
         await Daemon(run, attempt, pipeline, backend, config.synthesis.workers).serve()

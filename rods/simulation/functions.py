@@ -32,12 +32,14 @@ class FunctionDoc:
         class_name: the simulator that implements it.
         description: BFCL's text.
         parameters: JSON schema of the arguments object. Shared: do not change it.
+        returns: names of the result's fields; empty where the documentation does not say.
     """
 
     name: str
     class_name: str
     description: str
     parameters: Mapping[str, Any]
+    returns: tuple[str, ...] = ()
 
     def to_tool(self) -> dict[str, Any]:
         """The tool as chat templates expect it: `{"type": "function", "function": {name, …}}`."""
@@ -63,7 +65,13 @@ def _documentation(classes: tuple[str, ...]) -> dict[str, FunctionDoc]:
 @cache
 def _class_documentation(class_name: str) -> tuple[FunctionDoc, ...]:
     return tuple(
-        FunctionDoc(entry["name"], class_name, entry["description"], _schema(entry["parameters"]))
+        FunctionDoc(
+            entry["name"],
+            class_name,
+            entry["description"],
+            _schema(entry["parameters"]),
+            tuple(entry.get("response", {}).get("properties", {})),
+        )
         for entry in read_documentation(class_name)
     )
 

@@ -8,7 +8,7 @@ succeed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rods.simulation.calls import CallError, validate
@@ -44,6 +44,7 @@ async def execute(context: Context, outline: Outline, blocklist: Collection[str]
                 "function": function,
                 "doc": world.docs[function],
                 "state": world.state(),
+                "blocklist": list(blocklist),
             }
             answer = await context.ask(
                 "arguments",
@@ -62,9 +63,18 @@ async def execute(context: Context, outline: Outline, blocklist: Collection[str]
 
 
 async def repair(
-    context: Context, state: Mapping[str, Any], failure: SynthesisError
+    context: Context,
+    state: Mapping[str, Any],
+    failure: SynthesisError,
+    history: Sequence[SynthesisError] = (),
 ) -> dict[str, Any] | None:
     """Ask Config Patch for changes of `state` that would let the failed call run.
+
+    Args:
+        context: the failed attempt.
+        state: its initial state, with the patches before.
+        failure: why it failed.
+        history: why the attempts before it failed, whose patches `state` holds.
 
     Returns:
         The patched copy, or None when no change was proposed.
@@ -72,7 +82,7 @@ async def repair(
     Raises:
         SynthesisError: vm_exec_failed when the patch was refused or the patched state does not load.
     """
-    inputs = {"state": state, "error": failure.to_json()}
+    inputs = {"state": state, "error": failure.to_json(), "history": [past.to_json() for past in history]}
     answer = await context.ask("patch", Patch, inputs, failure=type(failure), turn=failure.turn)
     if not answer.patches:
         return None

@@ -7,7 +7,7 @@ variant whose ground truth does not earn the full reward cannot enter the pool, 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from rods.config import RewardConfig, SimulationConfig
 from rods.simulation.session import Session, open_world
@@ -18,6 +18,7 @@ from rods.synthesis.errors import (
     DuplicateFuncFailure,
     VmExecFailure,
 )
+from rods.synthesis.similarity import Corpus
 from rods.tasks.model import Task, Turn
 from rods.tasks.profile import distance, profile
 
@@ -26,21 +27,23 @@ from rods.tasks.profile import distance, profile
 _SIMULATION, _REWARD = SimulationConfig(), RewardConfig()
 
 
-def check(context: Context, task: Task, known: Collection[str]) -> float:
+def check(context: Context, task: Task, corpus: Corpus, known: Iterable[Task]) -> float:
     """Accept a finished variant; its distance of Φ from the seed's.
 
     Args:
         context: the attempt.
         task: the variant.
-        known: content ids that it must not repeat.
+        corpus: the run's fixed tasks, which it must not repeat.
+        known: further tasks that it must not repeat: its parent and its siblings.
 
     Raises:
-        SynthesisError: duplicate_func for known content, vm_exec_failed when the ground truth does not
+        SynthesisError: duplicate_func for a repetition, vm_exec_failed when the ground truth does not
             earn 1.0,
             conversation_construct_failed when Φ is too far or an argument too large.
     """
-    if task.content_id() in known:
-        raise DuplicateFuncFailure(f"repeats known content {task.content_id()[:12]}")
+    repeated = corpus.repeated(task, known)
+    if repeated:
+        raise DuplicateFuncFailure(repeated)
     config = context.config
     large = rules.oversized(
         (call for turn in task.turns for call in turn.calls), config.max_string, config.max_list

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from rods.synthesis.context import Context, Draft, salt_of
 from rods.synthesis.errors import FuncSampleFailure, Route, SynthesisError
 from rods.synthesis.planner import Outline
 from rods.synthesis.seeds import Seed, read_seed
+from rods.synthesis.similarity import Corpus
 from rods.tasks.model import Origin, Task
 
 
@@ -61,16 +62,16 @@ class Pipeline:
         config: the run's synthesis settings.
         backend: who answers for the agents.
         seed: the run's seed.
-        known: content ids that no variant may repeat: the run's seed and held-out tasks. It must not
-            change in
-            a run, or content would depend on the order of arrival; the pool refuses duplicates among
-            variants.
+        known: tasks that no variant may repeat, exactly or nearly: the run's seed and held-out tasks. They must
+            not change in a run, or content would depend on the order of arrival; the pool refuses duplicates
+            among variants.
     """
 
     def __init__(
-        self, config: SynthesisConfig, backend: Backend, seed: int, known: Collection[str] = ()
+        self, config: SynthesisConfig, backend: Backend, seed: int, known: Iterable[Task] = ()
     ) -> None:
-        self._config, self._backend, self._seed, self._known = config, backend, seed, frozenset(known)
+        self._config, self._backend, self._seed = config, backend, seed
+        self._known = Corpus(known, config.max_similarity)
 
     async def run(self, task: Task, key: str) -> Outcome:
         """Up to `variants_per_seed` variants of `task`, each with up to `max_attempts` attempts.
@@ -83,25 +84,23 @@ class Pipeline:
             RodsError: `task` itself cannot be run (unknown class, scenario of the wrong form).
         """
         seed = read_seed(task)
-        known = {task.content_id(), *self._known}
         accepted: list[Task] = []
         failures: list[SynthesisError] = []
         attempts = 0
         for index in range(self._config.variants_per_seed):
-            variant, failed = await self._variant(seed, key, index, known)
+            variant, failed = await self._variant(seed, key, index, (task, *accepted))
             failures += failed
             attempts += len(failed)
             if variant is not None:
                 attempts += 1
                 accepted.append(variant)
-                known.add(variant.content_id())
         reason = "" if accepted else str(failures[-1])
         return Outcome(tuple(accepted), attempts, tuple(failures), reason)
 
     async def _variant(
-        self, seed: Seed, key: str, index: int, known: Collection[str]
+        self, seed: Seed, key: str, index: int, known: Sequence[Task]
     ) -> tuple[Task | None, tuple[SynthesisError, ...]]:
-        """One variant or None, and the failures on the way."""
+        """One variant that repeats neither the corpus nor `known`, or None; and the failures on the way."""
         if not seed.turns:
             nothing = FuncSampleFailure("the seed has no turn with a call")
             return None, (nothing,)
@@ -111,10 +110,11 @@ class Pipeline:
             context = Context(self._backend, self._config, seed, salt, attempt)
             state = memory.state
             try:
-                outline = await planner.plan(context, state, memory.history, memory.blocklist)
+                told = () if self._config.retry == "blind" else memory.history
+                outline = await planner.plan(context, state, told, memory.blocklist)
                 state = outline.initial_state
                 task = await _build(context, outline, key, memory.blocklist)
-                apart = filters.check(context, task, known)
+                apart = filters.check(context, task, self._known, known)
             except SynthesisError as failure:
                 memory = await _learn(context, memory, state, failure)
             else:
@@ -149,13 +149,18 @@ async def _build(context: Context, outline: Outline, key: str, blocklist: Collec
 async def _learn(
     context: Context, memory: _Memory, state: Mapping[str, Any], failure: SynthesisError
 ) -> _Memory:
-    """What the next attempt knows: the failure, and a patched state or the failed call on the blocklist."""
+    """What the next attempt knows: the failure, and a patched state or the failed call on the blocklist.
+
+    A blind retry (`synthesis.retry`) keeps the failure for the records only.
+    """
+    if context.config.retry == "blind":
+        return replace(memory, history=(*memory.history, failure))
     blocked = memory.blocklist if not failure.call else (*memory.blocklist, failure.call)
     unpatched = _Memory(memory.state, (*memory.history, failure), blocked)
     if failure.route is not Route.PATCH or context.attempt == context.config.max_attempts:
         return unpatched
     try:
-        patched = await executor.repair(context, state, failure)
+        patched = await executor.repair(context, state, failure, memory.history)
     except SynthesisError as refused:
         # No attempt of its own, but the planner shall know.
         remark = f"Config Patch gave no usable change: {refused.detail}"

@@ -7,16 +7,17 @@ one is ours and small.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rods.simulation.functions import FunctionDoc
+from rods.synthesis import sampling
 from rods.synthesis.agents import Plan
 from rods.synthesis.context import Context
 from rods.synthesis.errors import DecomposeFailure, FuncSampleFailure, SynthesisError
-from rods.synthesis.seeds import Seed
-from rods.tasks.profile import Profile, distance, isomorphic
+from rods.tasks.profile import distance
 
 # Ours. Each needs every one of its parts among the task's functions.
 COMPOSITES: Mapping[str, tuple[str, ...]] = {
@@ -47,7 +48,10 @@ class Outline:
 async def plan(
     context: Context, state: Mapping[str, Any], history: Sequence[SynthesisError], blocklist: Sequence[str]
 ) -> Outline:
-    """Ask the planner and check its answer.
+    """Ask the planner, check its answer and mend what is wrong with its functions.
+
+    Without `synthesis.narrative_planning` no planner is asked: the functions are sampled from the API graph, and
+    there is no story.
 
     Args:
         context: the attempt.
@@ -58,16 +62,21 @@ async def plan(
     Raises:
         SynthesisError: decompose_failed, func_sample_failed, or the backend's failure.
     """
+    rng = random.Random(context.rng_seed("functions"))
+    if not context.config.narrative_planning:
+        functions = sampling.sampled(context.seed, rng, context.config.max_profile_distance)
+        return Outline("", functions, state)
     seed = context.seed
     inputs = {
         "state": state,
         "history": [failure.to_json() | {"guidance": failure.guidance} for failure in history],
         "blocklist": list(blocklist),
         "composites": composites(seed.docs),
+        "links": {name: sorted(others) for name, others in sampling.feeds(seed.docs).items() if others},
     }
     answer = await context.ask("planner", Plan, inputs, failure=FuncSampleFailure)
-    functions = tuple(decompose(turn.functions, seed.docs, index) for index, turn in enumerate(answer.turns))
-    _check_shape(context, functions)
+    planned = tuple(decompose(turn.functions, seed.docs, index) for index, turn in enumerate(answer.turns))
+    functions = _fitting(context, planned, rng)
     chosen = state if answer.initial_state is None else answer.initial_state
     if set(chosen) != set(state):
         detail = f"expected a state for the classes {sorted(state)}, found {sorted(chosen)}"
@@ -81,38 +90,41 @@ def composites(docs: Mapping[str, FunctionDoc]) -> dict[str, tuple[str, ...]]:
 
 
 def decompose(names: Sequence[str], docs: Mapping[str, FunctionDoc], turn: int) -> tuple[str, ...]:
-    """Bottom-level functions of one turn, composites replaced by their parts.
+    """Bottom-level functions of one turn, composites replaced by their parts; unknown names stay as they are.
 
     Raises:
-        SynthesisError: decompose_failed for a name that is neither.
+        SynthesisError: decompose_failed for a composite with a part that is no function of these classes.
     """
-    known = composites(docs)
     functions: list[str] = []
     for name in names:
-        if name not in docs and name not in known:
-            raise DecomposeFailure("neither a function nor a composite", function=name, turn=turn)
-        functions.extend(known.get(name, (name,)))
+        parts = (name,) if name in docs else COMPOSITES.get(name, (name,))
+        missing = [part for part in parts if part not in docs] if name in COMPOSITES else []
+        if missing:
+            detail = f"the composite needs {', '.join(missing)}, which the task's classes do not have"
+            raise DecomposeFailure(detail, function=name, turn=turn)
+        functions.extend(parts)
     return tuple(functions)
 
 
-def _check_shape(context: Context, functions: tuple[tuple[str, ...], ...]) -> None:
-    """Refuse a plan whose shape alone is farther from the seed's than Φ may be: execution cannot mend it."""
-    if not functions or not all(functions):
-        raise FuncSampleFailure("expected at least one turn and one function a turn")
-    found = _static_profile(context.seed, functions)
-    wanted = _static_profile(
-        context.seed, tuple(tuple(call.name for call in turn.calls) for turn in context.seed.turns)
+def _fitting(context: Context, planned: sampling.Functions, rng: random.Random) -> sampling.Functions:
+    """The plan where its shape allows the seed's Φ, else the plan mended from the API graph.
+
+    Raises:
+        SynthesisError: func_sample_failed when so little fits that another plan is better.
+    """
+    seed, threshold = context.seed, context.config.max_profile_distance
+    if sampling.fits(seed, planned, threshold):
+        return planned
+    mended = sampling.mended(seed, planned, rng, threshold)
+    if mended is not None:
+        return mended
+    unknown = sorted({name for names in planned for name in names if name not in seed.docs})
+    found, wanted = (
+        sampling.shape_profile(seed, shape) for shape in (planned, sampling.seed_functions(seed))
     )
-    if not isomorphic(found, wanted, context.config.max_profile_distance):
-        detail = (
-            f"calls per turn {found.calls_per_turn} against the seed's {wanted.calls_per_turn}: "
-            f"Φ is {distance(found, wanted):.2f} apart, allowed {context.config.max_profile_distance:g}"
-        )
-        raise FuncSampleFailure(detail)
-
-
-def _static_profile(seed: Seed, functions: tuple[tuple[str, ...], ...]) -> Profile:
-    """The parts of Φ that are known before execution."""
-    counts = tuple(len(names) for names in functions)
-    flat = tuple(name for names in functions for name in names)
-    return Profile(seed.task.type, seed.profile.classes, counts, flat, (), 0)
+    detail = (
+        f"calls per turn {found.calls_per_turn} against the seed's {wanted.calls_per_turn}, "
+        f"unknown functions {unknown}: Φ is {distance(found, wanted):.2f} apart, allowed {threshold:g}, "
+        "and too little of the plan fits to be mended"
+    )
+    raise FuncSampleFailure(detail)

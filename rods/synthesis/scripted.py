@@ -35,7 +35,7 @@ class ScriptedBackend:
             NoPatternError: no rule for this agent, or none that fits.
         """
         rules: Mapping[str, Rule] = scripted_general.RULES
-        if scripted_files.applies(inputs["seed"].task):
+        if scripted_files.applies(inputs["seed"].task) and not _storyless(inputs):
             rules = {**rules, **scripted_files.RULES}
         if agent not in rules:
             raise NoPatternError(f"the scripted backend has no rule for the agent {agent!r}")
@@ -45,6 +45,12 @@ class ScriptedBackend:
 
     async def close(self) -> None:
         """Nothing to free."""
+
+
+def _storyless(inputs: Mapping[str, Any]) -> bool:
+    """Whether there was no planner: the phrasebook's whole tasks are its plans, so its rules do not fit then."""
+    told = inputs.get("draft") or inputs.get("outline")
+    return told is not None and not told.narrative
 
 
 def build(config: SynthesisConfig) -> ScriptedBackend:

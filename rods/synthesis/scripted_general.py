@@ -48,6 +48,8 @@ def _arguments(inputs: Mapping[str, Any], _: random.Random) -> Arguments:
     seed: Seed = inputs["seed"]
     turn, position = inputs["turn"], len(inputs["calls"])
     call = seed.turns[turn].calls[position]
+    if call.name != inputs["function"]:
+        raise NoPatternError(f"the seed calls {call.name} here, and no template fits {inputs['function']}")
     around = Surroundings(
         seed_results=[*_results(seed.turns[:turn]), *seed.turns[turn].results[:position]],
         results=[*_results(inputs["done"]), *inputs["results"]],

@@ -111,9 +111,91 @@ def test_every_attempt_asks_with_seeds_of_its_own() -> None:
 
 def test_duplicates_of_known_content_are_refused() -> None:
     (task,) = run(Answers()).tasks
-    outcome = run(Answers(), known={task.content_id()})
+    outcome = run(Answers(), known=[task])
     assert outcome.tasks == ()
     assert outcome.errors == {"duplicate_func": 3}
+
+
+def test_a_retry_told_nothing_is_blind() -> None:
+    path = r"root.workspace.contents.notes\.txt.content"
+    patch = Patch(patches=[StatePatch(class_name="GorillaFileSystem", path=path, value="patched")])
+    failing = Arguments(arguments={"file_name": "gone.txt"})
+    backends = {retry: Answers(arguments=failing, patch=patch) for retry in ("guided", "blind")}
+    outcomes = {retry: run(backend, retry=retry) for retry, backend in backends.items()}
+    told = {
+        retry: [
+            (len(inputs["history"]), "patched" in str(inputs["state"]))
+            for agent, inputs, _ in backend.asked
+            if agent == "planner"
+        ]
+        for retry, backend in backends.items()
+    }
+    assert told == {
+        "guided": [(0, False), (1, True), (2, True)],
+        "blind": [(0, False), (0, False), (0, False)],
+    }
+    assert "patch" not in backends["blind"].agents()
+    # Without a blocklist the same call fails in the simulator again and again; the records keep it all.
+    assert outcomes["blind"].errors == {"vm_exec_failed": 3}
+
+
+def test_patches_add_up_and_config_patch_reads_the_failures_before() -> None:
+    """Two preconditions, one patch an attempt: the third attempt has both."""
+    names = {"a": "notes.txt", "b": "more.txt"}
+    contents = {name: {"type": "file", "content": "closed"} for name in names.values()}
+    root = {"workspace": {"type": "directory", "contents": contents}}
+    turns = (
+        Turn("Count a.", (Call("wc", {"file_name": "notes.txt", "mode": "l"}),)),
+        Turn("Count b.", (Call("wc", {"file_name": "more.txt", "mode": "l"}),)),
+    )
+    seed = Task("seed", TaskType.BASE, ("GorillaFileSystem",), {"GorillaFileSystem": {"root": root}}, turns)
+
+    def arguments(inputs: Any) -> Arguments:
+        opened = str(inputs["state"]).count("open")
+        name = list(names.values())[inputs["turn"]] if opened > inputs["turn"] else "gone.txt"
+        return Arguments(arguments={"file_name": name, "mode": "w"})
+
+    def patch(inputs: Any) -> Patch:
+        name = list(names.values())[len(inputs["history"])].replace(".", r"\.")
+        path = f"root.workspace.contents.{name}.content"
+        return Patch(patches=[StatePatch(class_name="GorillaFileSystem", path=path, value="open")])
+
+    backend = Answers(planner=plan(["wc"], ["wc"]), arguments=arguments, patch=patch)
+    outcome = run(backend, seed)
+    assert outcome.errors == {"vm_exec_failed": 2}
+    (task,) = outcome.tasks
+    assert str(task.initial_state).count("open") == 2
+    assert task.provenance["attempts"] == 3
+
+
+def test_without_narrative_planning_the_graph_gives_the_functions() -> None:
+    backend = Answers(arguments=_any_arguments)
+    outcome = run(backend, narrative_planning=False, max_profile_distance=0.3)
+    assert "planner" not in backend.agents()
+    drafts = [inputs["draft"] for agent, inputs, _ in backend.asked if agent == "query"]
+    assert {draft.narrative for draft in drafts} == {""}
+    assert len(outcome.tasks) == 1
+    assert "planner" in _asked(narrative_planning=True)
+
+
+def _any_arguments(inputs: Any) -> Arguments:
+    """Good values for whatever file function was sampled."""
+    values = {"file_name": "notes.txt", "mode": "w", "content": "x", "lines": 1, "pattern": "one"}
+    fresh = {"touch": {"file_name": "plan.md"}, "mkdir": {"dir_name": "plans"}, "cd": {"folder": "docs"}}
+    wanted = inputs["doc"].parameters["properties"]
+    taken = {name: value for name, value in values.items() if name in wanted}
+    return Arguments(arguments=fresh.get(inputs["function"], taken))
+
+
+def _asked(**config: Any) -> list[str]:
+    backend = Answers()
+    run(backend, **config)
+    return backend.agents()
+
+
+def test_without_the_coherence_rewrite_no_rewriter_is_asked() -> None:
+    assert "rewriter" in _asked()
+    assert "rewriter" not in _asked(coherence_rewrite=False)
 
 
 def test_two_variants_of_one_seed_differ_or_are_refused() -> None:
@@ -230,6 +312,20 @@ def test_values_that_flow_stay_unsaid(bfcl_seeds: list[Task]) -> None:
             results = [[world.execute(call).text for call in turn.calls] for turn in task.turns]
             flows += profile(task, results).flow
     assert flows > 0
+
+
+def test_scripted_variants_without_a_story(scripted_seeds: tuple[Task, ...], bfcl_seeds: list[Task]) -> None:
+    """Functions may differ from the seed's then; what is accepted is sound and of the seed's Φ."""
+    made = [
+        (seed, task)
+        for seed in (*scripted_seeds[:8], *bfcl_seeds[:8])
+        for task in run(build(SynthesisConfig()), seed, narrative_planning=False).tasks
+    ]
+    assert {seed.classes == ("GorillaFileSystem",) for seed, _ in made} == {True, False}
+    for seed, task in made:
+        assert task.initial_state == seed.initial_state
+        assert filters.failed_turns(task) == ()
+        assert task.provenance["profile_distance"] <= 0.25
 
 
 def test_an_agent_without_a_rule_is_no_pattern() -> None:

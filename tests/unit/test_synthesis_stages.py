@@ -139,16 +139,24 @@ def test_composites_are_decomposed_where_their_parts_exist() -> None:
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (plan(["wc"], ["fly"]), DecomposeFailure),
+        (plan(["fly"], ["swim"]), FuncSampleFailure),
         (plan(["wc"], ["order_at_market_price"]), DecomposeFailure),
         (plan(), FuncSampleFailure),
-        (plan(["wc"], []), FuncSampleFailure),
+        (plan(["fly", "swim", "run"], ["touch"]), FuncSampleFailure),
         (plan(["wc"] * 4, ["touch"] * 4), FuncSampleFailure),
         (plan(["wc"], ["touch"], initial_state={"TradingBot": {}}), FuncSampleFailure),
     ],
 )
 def test_plans_that_are_refused(answer: Any, kind: type[SynthesisError]) -> None:
     fails(planner.plan(context(Answers(planner=answer)), FILES, (), ()), kind)
+
+
+@pytest.mark.parametrize("answer", [plan(["wc"], ["fly"]), plan(["wc"], [])])
+def test_a_plan_with_one_wrong_function_is_mended_from_the_api_graph(answer: Any) -> None:
+    first, second = run(planner.plan(context(Answers(planner=answer)), FILES, (), ())).functions
+    assert first == ("wc",)
+    assert len(second) == 1
+    assert second[0] in context(Answers()).seed.docs
 
 
 # Stage 2
