@@ -1,0 +1,145 @@
+"""`rods synthesize`: put the parts of offline synthesis together and make a static dataset."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.errors import HydraException
+
+import rods
+from rods import tasks as task_sources
+from rods.config import Config, ConfigError, from_mapping, validate
+from rods.errors import RodsError
+from rods.synthesis import dataset, prompting
+from rods.synthesis.agents import BACKENDS, Backend
+from rods.synthesis.offline import Offline, Progress
+from rods.synthesis.pipeline import Pipeline
+from rods.tasks.model import Task, TaskType, fingerprint
+from rods.tasks.taskset import TaskSet
+
+_SOURCES = ("bfcl", "scripted")
+# Settings that say where and how fast, not what: a dataset may be gone on with under others.
+_NOT_CONTENT = frozenset(
+    {
+        "enabled",
+        "workers",
+        "base_url",
+        "server",
+        "server_args",
+        "server_env",
+        "cache_mib",
+        "request_timeout_s",
+    }
+)
+
+
+class NoSeedsError(RodsError):
+    """Nothing to ask variants of."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a dataset shall be.
+
+    Attributes:
+        tasks: bfcl, scripted, or the path that `tasks.path` would have.
+        count: distinct variants wanted.
+        folder: where the dataset is made, or gone on with.
+        types: task types that seeds are taken of; empty: all.
+        max_requests: give up after so many.
+        overrides: of the configuration, as for launch.py.
+    """
+
+    tasks: str
+    count: int
+    folder: Path
+    types: tuple[TaskType, ...]
+    max_requests: int
+    overrides: tuple[str, ...]
+
+
+def make(order: Order, report: Callable[[Progress], None]) -> dict[str, Any]:
+    """Make the dataset, or what is missing of it; returns its manifest.
+
+    Raises:
+        ConfigError: the overrides do not make a configuration.
+        RodsError: it cannot be made; the message is complete. What is finished is kept.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    config = compose(order.tasks, order.overrides)
+    task_set = task_sources.load(config.tasks)
+    seeds = tuple(task for task in task_set.train if task.type in (order.types or tuple(TaskType)))
+    if not seeds:
+        raise NoSeedsError(
+            f"--types {','.join(order.types)}: expected seed tasks of these types, found none among "
+            f"{len(task_set.train)} of {order.tasks}; leave --types out, or choose other tasks"
+        )
+    backend: Backend = BACKENDS.get(config.synthesis.backend)(config.synthesis)
+    return asyncio.run(_make(order, config, task_set, seeds, backend, report))
+
+
+def compose(tasks: str, overrides: Sequence[str]) -> Config:
+    """The configuration that `launch.py` would have, with tasks from `tasks`.
+
+    Raises:
+        ConfigError: no such key or value, or the configuration contradicts itself.
+    """
+    folder = Path(rods.__file__).parent.parent / "conf"
+    chosen = (
+        [f"tasks={tasks}"] if tasks in _SOURCES else ["tasks=file", f"tasks.path={Path(tasks).absolute()}"]
+    )
+    try:
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(folder)):
+            config = from_mapping(hydra.compose("config", overrides=[*chosen, *overrides]))
+    except HydraException as error:
+        raise ConfigError(
+            f"{' '.join(overrides)}: expected overrides of conf/ such as synthesis=paper or synthesis.workers=8 "
+            f"({' '.join(str(error).split())})"
+        ) from error
+    validate(config)
+    return config
+
+
+async def _make(
+    order: Order,
+    config: Config,
+    task_set: TaskSet,
+    seeds: Sequence[Task],
+    backend: Backend,
+    report: Callable[[Progress], None],
+) -> dict[str, Any]:
+    known = (*task_set.train, *task_set.heldout)
+    try:
+        identity = {
+            "seed": config.seed,
+            "tasks": asdict(config.tasks) | {"path": "", "fingerprint": task_set.fingerprint},
+            "seeds": fingerprint(seeds),
+            "synthesis": _content(asdict(config.synthesis)),
+            "prompts": prompting.versions(),
+        }
+        dataset.prepare(order.folder, identity)
+        pipeline = Pipeline(config.synthesis, backend, config.seed, known)
+        offline = Offline(
+            order.folder / dataset.JOURNAL, seeds, pipeline, backend, order.count, order.max_requests, report
+        )
+        await offline.make(config.synthesis.workers)
+    finally:
+        await backend.close()
+    chosen = dataset.select(offline.requests, order.count)
+    return dataset.write(
+        order.folder, identity, chosen, offline.requests.values(), task_set.heldout, order.count
+    )
+
+
+def _content(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _content(value) if isinstance(value, Mapping) else value
+        for key, value in settings.items()
+        if key not in _NOT_CONTENT
+    }
