@@ -7,11 +7,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(EXTRA)
 DEBIAN := g++ git chromium
 
-.PHONY: help install demo test lint unit integration system clean
+.PHONY: help install demo test lint unit integration soak system clean
 
 help:
 	@echo "make demo     create .venv, install, run the whole loop on this machine (+experiment=rods_tiny)"
 	@echo "make test     lint, types, import walls and all tests"
+	@echo "make soak     nightly: one run after another killed 300 times, each compared with an undisturbed one (KILLS=300)"
 	@echo "make install  only create .venv and install (EXTRA=cpu, the default, or EXTRA=gpu)"
 	@echo "make clean    remove .venv and caches; never touches runs/"
 
@@ -37,6 +38,9 @@ unit: $(STAMP)
 
 integration: $(STAMP)
 	$(BIN)/pytest -q tests/integration
+
+soak: $(STAMP)
+	cd tests && ../$(BIN)/python -m soak --kills $(or $(KILLS),300)
 
 system:
 	@bash tools/system_packages.sh $(DEBIAN)

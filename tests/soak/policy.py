@@ -1,0 +1,128 @@
+"""A policy that is one hash: cheap, deterministic, and unforgiving.
+
+Its state is chained over every step and every reward, and every reward depends on it. A resume that skips a
+step, repeats one, or loads the state of another therefore changes all rewards that follow, and with them the
+curriculum's whole history.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rods.config import Config
+from rods.curriculum.events import EvaluationDone, EvaluationMode
+from rods.exchange.atomic import make_dirs, read_json, write_json
+from rods.exchange.rundir import RunDir
+from rods.roles.train import train
+from rods.rollout.episode import Rollout
+from rods.simulation.session import Outcome
+from rods.tasks.model import Task
+from rods.tasks.taskset import TaskSet
+
+STATE = "chain.json"
+_LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """Rewards of one step, as rollouts without tokens."""
+
+    groups: list[list[Rollout]]
+    metrics: dict[str, float]
+
+
+class ChainPolicy:
+    """Stands where learner and engine stand."""
+
+    rank = 0
+    engine_name = "chain"
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._steps = 0
+        self._chain = _digest("start", config.seed)
+
+    def start(self, step: int, tasks: Sequence[Task]) -> None:
+        """Refuse to go on from another step than the one that was loaded."""
+        if step != self._steps:
+            raise AssertionError(f"the loop continues after step {step}, the policy holds step {self._steps}")
+
+    def run(
+        self,
+        tasks: Sequence[Task],
+        step: int,
+        on_progress: Callable[[int, int], None],
+        on_phase: Callable[[str], None],
+    ) -> StepResult:
+        """Draw the rewards, then learn from them."""
+        if step != self._steps + 1:
+            raise AssertionError(f"step {step} after step {self._steps}")
+        groups = [self._group(task, step) for task in tasks]
+        on_progress(len(tasks), len(tasks))
+        on_phase("update")
+        rewards = [[rollout.reward for rollout in group] for group in groups]
+        self._chain = _digest(self._chain, step, rewards)
+        self._steps = step
+        return StepResult(groups, {"reward_mean": sum(map(sum, rewards)) / sum(map(len, rewards))})
+
+    def evaluate(
+        self, tasks: Sequence[Task], step: int, epoch: int, on_progress: Callable[[int, int], None]
+    ) -> list[EvaluationDone]:
+        """A figure that the state decides."""
+        return [
+            EvaluationDone(step, epoch, "heldout", mode, self._draw(mode.value).random(), {}, len(tasks))
+            for mode in EvaluationMode
+        ]
+
+    def save(self, folder: Path) -> None:
+        """Write step and state."""
+        make_dirs(folder)
+        write_json(folder / STATE, {"steps": self._steps, "chain": self._chain})
+
+    def load(self, folder: Path) -> None:
+        """Continue from what `save` wrote."""
+        body = read_json(folder / STATE)
+        self._steps, self._chain = body["steps"], body["chain"]
+
+    def export(self, folder: Path) -> None:
+        """Write the state as the run's policy."""
+        self.save(folder)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """Nothing was said."""
+        return ""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _group(self, task: Task, step: int) -> list[Rollout]:
+        draw = self._draw(step, task.id)
+        mean = draw.choice(_LEVELS)
+        rewards = [float(draw.random() < mean) for _ in range(self._config.training.group_size)]
+        return [
+            Rollout(
+                task.id, index, (), (), (), reward, Outcome((), (), len(task.turns), 0), step - 1, "finished"
+            )
+            for index, reward in enumerate(rewards)
+        ]
+
+    def _draw(self, *about: object) -> random.Random:
+        return random.Random(_digest(self._chain, self._config.seed, *about))
+
+
+def main(run_dir: str, attempt: int) -> int:
+    """The training role with this policy."""
+    return train(RunDir.open(Path(run_dir)), attempt, build)
+
+
+def build(config: Config, tasks: TaskSet) -> ChainPolicy:
+    """The policy of a run."""
+    return ChainPolicy(config)
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
