@@ -44,12 +44,14 @@ class Draft:
         initial_state: class name → scenario, patches applied.
         turns: executed turns.
         queries: the user's message of each turn; empty before stage 3.
+        judgement: the Quality Judge's reason, "" before stage 4.
     """
 
     narrative: str
     initial_state: Mapping[str, Any]
     turns: tuple[ExecutedTurn, ...]
     queries: tuple[str, ...] = ()
+    judgement: str = ""
 
     def with_queries(self, queries: tuple[str, ...]) -> Draft:
         """The same dialogue with other messages."""

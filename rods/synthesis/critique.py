@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rods.synthesis import grounding, rules
 from rods.synthesis.agents import Judgement, RefineClass
 from rods.synthesis.context import Context, Draft
@@ -15,7 +17,7 @@ async def critique(context: Context, draft: Draft) -> Draft:
         SynthesisError: conversation_construct_failed naming what was found, or the backend's failure.
     """
     _check_arguments(context, draft)
-    issues = await _issues(context, draft)
+    draft, issues = await _review(context, draft)
     if not issues:
         return draft
     inputs = {"draft": draft, "issues": issues}
@@ -23,7 +25,7 @@ async def critique(context: Context, draft: Draft) -> Draft:
     if answer.verdict == "gt_unfixable":
         raise _rejected(issues)
     refined = await grounding.rewrite(context, draft, issues, agent="refiner")
-    remaining = await _issues(context, refined)
+    refined, remaining = await _review(context, refined)
     if remaining:
         raise _rejected(remaining)
     return refined
@@ -40,15 +42,20 @@ def _check_arguments(context: Context, draft: Draft) -> None:
         raise _rejected(tuple(problems))
 
 
-async def _issues(context: Context, draft: Draft) -> tuple[str, ...]:
-    """What rules find; only a dialogue that they pass is worth the judge's time."""
+async def _review(context: Context, draft: Draft) -> tuple[Draft, tuple[str, ...]]:
+    """The draft with the judge's words, and what rules or judge find; only a dialogue that the rules pass is worth
+    the judge's time.
+    """
     calls = [call for turn in draft.turns for call in turn.calls]
     found = rules.named_functions(draft.queries, calls, context.seed.docs)
     if found:
-        return tuple(found)
+        return draft, tuple(found)
     inputs = {"draft": draft}
     answer = await context.ask("judge", Judgement, inputs, failure=ConversationConstructFailure)
-    return () if answer.accepted else tuple(answer.issues or [answer.reason or "rejected without a reason"])
+    judged = replace(draft, judgement=answer.reason)
+    if answer.accepted:
+        return judged, ()
+    return judged, tuple(answer.issues or [answer.reason or "rejected without a reason"])
 
 
 def _rejected(issues: tuple[str, ...]) -> SynthesisError:
