@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rods.config_checks import Problem, at_least, at_most, choice, finite, fraction, positive
+from rods.config_rules_llm import backbones
 
 if TYPE_CHECKING:
     from rods.config import Config
@@ -192,10 +193,7 @@ def _synthesis(config: Config) -> Iterator[Problem]:
             "Φ distances lie in [0, 1]",
             "set 0.25",
         )
-    if synthesis.enabled and synthesis.backend == "openai" and not synthesis.model:
-        yield Problem(
-            "synthesis.model", synthesis.model, "the openai backend needs a model", "name the served model"
-        )
+    yield from backbones(synthesis)
 
 
 def _boundary(config: Config) -> Iterator[Problem]:

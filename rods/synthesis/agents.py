@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rods.errors import RodsError
 from rods.registry import Registry
+from rods.synthesis.accounting import Accounts
 
 BACKENDS = Registry(
     "synthesis backend", {"scripted": "rods.synthesis.scripted:build", "openai": "rods.synthesis.llm:build"}
@@ -144,12 +145,26 @@ class Backend(Protocol):
     """Whatever answers for the agents.
 
     Attributes:
-        provenance: what is written into each variant about its maker: backend, model, prompts.
-        llm_calls: requests made to a language model so far; 0 for ever where there is none.
+        accounts: what each agent cost so far; empty for ever where there is no language model.
+        llm_calls: requests sent to a language model so far, of all agents.
+        waiting: what the answers wait for, "" when for nothing.
     """
 
-    provenance: Mapping[str, Any]
-    llm_calls: int
+    accounts: Accounts
+
+    @property
+    def llm_calls(self) -> int: ...
+
+    @property
+    def waiting(self) -> str: ...
+
+    def provenance(self, attempt_seed: int) -> Mapping[str, Any]:
+        """What is written into a variant about its maker: backend, model, prompts.
+
+        Args:
+            attempt_seed: the input of that name in the attempt's questions.
+        """
+        ...
 
     async def ask(
         self, agent: str, inputs: Mapping[str, Any], output: type[AnswerT], rng_seed: int

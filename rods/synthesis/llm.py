@@ -1,75 +1,72 @@
 """The backend for real language models: any server that speaks OpenAI's chat completions, such as vLLM's.
 
 Answers are held to the agent's JSON schema by the server (structured outputs) and validated here all the
-same; an answer that does not validate goes back once with the error. Transient faults are retried with
-jitter, since sixty-four workers that retry together would only repeat the overload. It was tested against a
-small local server with scripted answers and faults, not against a large model.
+same; an answer that does not validate goes back once with the error. Several backbones may share the work: an
+attempt's seed and the weights alone decide which of them makes it, so that a run can be repeated.
 """
 
 from __future__ import annotations
 
 import copy
-import json
 import os
-from collections.abc import Mapping
+import random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import openai
-from openai.types.chat import ChatCompletion
 from pydantic import ValidationError
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-from tenacity.wait import wait_base
 
 from rods.config import SynthesisConfig
 from rods.synthesis import prompting
-from rods.synthesis.agents import AnswerT, BackendError, BackendUnavailableError, MalformedAnswerError
+from rods.synthesis.accounting import Accounts
+from rods.synthesis.agents import AnswerT, BackendUnavailableError, MalformedAnswerError
+from rods.synthesis.endpoint import NO_KEY, Backbone, Endpoint, Patience
+from rods.synthesis.request_cache import RequestCache, key_of
 
 API_KEY_VARIABLE = "RODS_LLM_API_KEY"
-_NO_KEY = "EMPTY"  # what vLLM's server expects when it asks for none
-_TIMEOUT_S = 180.0  # one answer of Qwen3-32B under load
-_MAX_TOKENS = 4096
-_TRIES = 5
 _ANSWERS = 2  # the first, and one after its validation error was fed back
 
 
-class _BrokenResponseError(Exception):
-    """The server's reply is no chat completion, for instance half a JSON body."""
-
-
-_TRANSIENT = (
-    openai.APIConnectionError,
-    openai.RateLimitError,
-    openai.InternalServerError,
-    _BrokenResponseError,
-)
-
-
 class OpenAIBackend:
-    """Asks a chat completions server.
+    """Asks chat completions servers.
 
     Args:
-        config: model, endpoint and sampling.
-        api_key: sent to the server, and removed from every error text.
-        wait: pauses between retries.
-        timeout_s: deadline of one request.
+        config: sampling and limits.
+        backbones: who answers, at least one.
+        cache: answers of earlier processes of the run; None without.
+        patience: how long to wait for what.
+
+    Attributes:
+        accounts: what each agent cost so far.
+        endpoints: one per backbone.
     """
 
     def __init__(
         self,
         config: SynthesisConfig,
-        api_key: str = _NO_KEY,
-        wait: wait_base | None = None,
-        timeout_s: float = _TIMEOUT_S,
+        backbones: Sequence[Backbone],
+        cache: RequestCache | None = None,
+        patience: Patience | None = None,
     ) -> None:
-        self.llm_calls = 0
-        self.provenance = {"backend": "openai", "model": config.model, "prompts": prompting.versions()}
-        self._config = config
-        self._key = api_key
-        self._wait = wait or wait_random_exponential(multiplier=0.5, max=20)
-        # The retries are ours: the client's own have no jitter across workers and hide the count.
-        self._client = openai.AsyncOpenAI(
-            base_url=config.base_url, api_key=api_key, max_retries=0, timeout=timeout_s
-        )
+        self.accounts = Accounts()
+        self._config, self._cache = config, cache
+        patience = patience or Patience(deadline_s=config.request_timeout_s)
+        self.endpoints = tuple(Endpoint(backbone, patience) for backbone in backbones)
+
+    @property
+    def llm_calls(self) -> int:
+        """Requests sent so far."""
+        return self.accounts.total("requests")
+
+    @property
+    def waiting(self) -> str:
+        """The models whose servers are away just now; "" where all are there."""
+        away = (endpoint.backbone.model for endpoint in self.endpoints if endpoint.away_since is not None)
+        return ", ".join(away)
+
+    def provenance(self, attempt_seed: int) -> dict[str, Any]:
+        """Who makes the attempt with this seed, and by which prompts."""
+        model = self._endpoint(attempt_seed).backbone.model
+        return {"backend": "openai", "model": model, "prompts": prompting.versions()}
 
     async def ask(
         self, agent: str, inputs: Mapping[str, Any], output: type[AnswerT], rng_seed: int
@@ -79,17 +76,21 @@ class OpenAIBackend:
         Raises:
             NoPromptError: the agent's prompt is missing or does not fit the inputs.
             MalformedAnswerError: also the second answer does not validate.
-            BackendUnavailableError: the server kept failing or refuses us.
+            BackendUnavailableError: the question kept failing, or the server was away too long.
         """
+        endpoint = self._endpoint(inputs.get("attempt_seed", rng_seed))
         messages = [{"role": "user", "content": prompting.render(agent, inputs)}]
         schema = answer_schema(output, inputs)
         problem = ""
         for _ in range(_ANSWERS):
-            text = await self._complete(agent, messages, schema, rng_seed)
+            text = await self._complete(
+                endpoint, agent, self._body(endpoint, agent, messages, schema, rng_seed)
+            )
             try:
                 return output.model_validate_json(text)
             except ValidationError as error:
                 problem = _explain(error)
+            self.accounts.of(agent).invalid += 1
             messages = [
                 *messages,
                 {"role": "assistant", "content": text},
@@ -98,71 +99,78 @@ class OpenAIBackend:
         raise MalformedAnswerError(f"{agent}: no valid answer in {_ANSWERS} tries: {problem}")
 
     async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
+        """Close the connections and the cache."""
+        for endpoint in self.endpoints:
+            await endpoint.close()
+        if self._cache is not None:
+            self._cache.close()
 
-    async def _complete(
-        self, agent: str, messages: list[dict[str, str]], schema: dict[str, Any], rng_seed: int
-    ) -> str:
-        """Text of one completion; "" where the model gave none."""
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(_TRANSIENT),
-            wait=self._wait,
-            stop=stop_after_attempt(_TRIES),
-            reraise=True,
-        )
-        try:
-            return await retrying(self._request, agent, messages, schema, rng_seed)
-        except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-            raise self._error(
-                MalformedAnswerError, f"{agent}: the server refuses the request", error
-            ) from None
-        except (openai.APIError, _BrokenResponseError) as error:
-            raise self._error(BackendUnavailableError, f"{agent}: no answer from the server", error) from None
+    def _endpoint(self, attempt_seed: int) -> Endpoint:
+        """The endpoint of an attempt: all its agents ask the same model."""
+        if len(self.endpoints) == 1:
+            return self.endpoints[0]
+        weights = [endpoint.backbone.weight for endpoint in self.endpoints]
+        return random.Random(attempt_seed).choices(self.endpoints, weights)[0]
 
-    async def _request(
-        self, agent: str, messages: list[dict[str, str]], schema: dict[str, Any], rng_seed: int
-    ) -> str:
-        self.llm_calls += 1
-        body: dict[str, Any] = {
-            "model": self._config.model,
+    async def _complete(self, endpoint: Endpoint, agent: str, body: dict[str, Any]) -> str:
+        account = self.accounts.of(agent)
+        if self._cache is None:
+            return await endpoint.complete(agent, body, account)
+        key = key_of(body)
+        text = self._cache.get(key)
+        if text is not None:
+            account.cached += 1
+            return text
+        text = await endpoint.complete(agent, body, account)
+        self._cache.put(key, text)
+        return text
+
+    def _body(
+        self,
+        endpoint: Endpoint,
+        agent: str,
+        messages: list[dict[str, str]],
+        schema: dict[str, Any],
+        rng_seed: int,
+    ) -> dict[str, Any]:
+        return {
+            "model": endpoint.backbone.model,
             "messages": messages,
             "temperature": self._config.temperature,
             "top_p": self._config.top_p,
-            "max_tokens": _MAX_TOKENS,
+            "max_tokens": self._config.max_tokens,
             "seed": rng_seed % 2**31,
             "response_format": {
                 "type": "json_schema",
                 "json_schema": {"name": agent, "schema": schema, "strict": True},
             },
         }
-        try:
-            response = await self._client.chat.completions.create(**body)
-        except json.JSONDecodeError as error:
-            # The client lets this one through.
-            raise _BrokenResponseError(f"the reply is no JSON: {error}") from error
-        if not isinstance(response, ChatCompletion) or not response.choices:
-            raise _BrokenResponseError("expected a chat completion with a choice, found something else")
-        return response.choices[0].message.content or ""
-
-    def _error(self, kind: type[BackendError], what: str, error: Exception) -> BackendError:
-        """The client's error in words, without the key; its own chain may hold the request's headers."""
-        detail = f"{type(error).__name__}: {error}".replace(self._key, "***")
-        return kind(f"{what} ({self._config.base_url}): {detail[:500]}")
 
 
 def build(config: SynthesisConfig) -> OpenAIBackend:
-    """The backend called `openai`; its key comes from the environment.
+    """The backend called `openai` on servers that others run; the key comes from RODS_LLM_API_KEY.
+
+    See `rods.synthesis.service` for servers that a run starts itself.
 
     Raises:
-        BackendUnavailableError: no endpoint is configured.
+        BackendUnavailableError: a backbone has no endpoint.
     """
-    if not config.base_url:
+    return OpenAIBackend(config, [remote(name, config) for name in config.chosen_backbones()])
+
+
+def remote(name: str, config: SynthesisConfig) -> Backbone:
+    """The backbone called `name` on a server that others run.
+
+    Raises:
+        BackendUnavailableError: it has no endpoint.
+    """
+    chosen = config.chosen_backbones()[name]
+    if not chosen.base_url:
         raise BackendUnavailableError(
-            "synthesis.base_url: expected the server's address, found none; set it, "
+            f"backbone {name!r}: expected its server's address as base_url, found none; set it, "
             "for instance synthesis.base_url=http://127.0.0.1:8000/v1"
         )
-    return OpenAIBackend(config, os.environ.get(API_KEY_VARIABLE, _NO_KEY))
+    return Backbone(chosen.model, chosen.base_url, chosen.weight, os.environ.get(API_KEY_VARIABLE, NO_KEY))
 
 
 def answer_schema(output: type[AnswerT], inputs: Mapping[str, Any]) -> dict[str, Any]:

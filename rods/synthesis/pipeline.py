@@ -143,6 +143,7 @@ async def _build(context: Context, outline: Outline, key: str, blocklist: Collec
         origin=Origin.VARIANT,
         seed_id=seed.seed_id,
         kind=seed.kind,
+        provenance={"narrative": draft.narrative, "judge": draft.judgement},
     )
 
 
@@ -178,7 +179,8 @@ def variant_id(seed: Task, key: str, salt: str) -> str:
 
 def _with_provenance(task: Task, context: Context, memory: _Memory, key: str, apart: float) -> Task:
     provenance = {
-        **context.backend.provenance,
+        **task.provenance,
+        **context.backend.provenance(context.rng_seed("attempt")),
         "parent": context.seed.task.id,
         "key": key,
         "attempts": context.attempt,

@@ -15,6 +15,7 @@ from typing import Any
 
 from rods.config import SynthesisConfig
 from rods.synthesis import scripted_files, scripted_general
+from rods.synthesis.accounting import Accounts
 from rods.synthesis.agents import AnswerT, NoPatternError
 
 Rule = Callable[[Mapping[str, Any], random.Random], Any]
@@ -24,7 +25,14 @@ class ScriptedBackend:
     """Answers by rule; never asks a language model."""
 
     llm_calls = 0
-    provenance: Mapping[str, Any] = {"backend": "scripted"}
+    waiting = ""
+
+    def __init__(self) -> None:
+        self.accounts = Accounts()
+
+    def provenance(self, attempt_seed: int) -> Mapping[str, Any]:
+        """Rules; the same for every attempt."""
+        return {"backend": "scripted"}
 
     async def ask(
         self, agent: str, inputs: Mapping[str, Any], output: type[AnswerT], rng_seed: int

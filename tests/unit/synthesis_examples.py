@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rods.config import SynthesisConfig
+from rods.synthesis.accounting import Accounts
 from rods.synthesis.agents import (
     Answer,
     Arguments,
@@ -53,15 +54,15 @@ class Answers:
             that are not named give the good answer for `plan_and_calls`.
     """
 
-    provenance: Mapping[str, Any] = {"backend": "prepared"}
+    waiting = ""
 
     def __init__(self, **answers: Any) -> None:
-        self.llm_calls = 0
+        self.accounts = Accounts()
         self.asked: list[tuple[str, dict[str, Any], int]] = []
         self._answers = {**GOOD, **answers}
 
     async def ask(self, agent: str, inputs: Mapping[str, Any], output: type[Any], rng_seed: int) -> Any:
-        self.llm_calls += 1
+        self.accounts.of(agent).requests += 1
         self.asked.append((agent, dict(inputs), rng_seed))
         answer = self._answers[agent]
         if isinstance(answer, list):
@@ -72,6 +73,15 @@ class Answers:
             raise answer
         assert isinstance(answer, output)
         return answer
+
+    @property
+    def llm_calls(self) -> int:
+        """Questions so far."""
+        return self.accounts.total("requests")
+
+    def provenance(self, attempt_seed: int) -> dict[str, Any]:
+        """A word for all."""
+        return {"backend": "prepared"}
 
     async def close(self) -> None:
         """Nothing to close."""
