@@ -34,6 +34,9 @@ async def _serve(run: RunDir, attempt: int, config: Config, backend: Backend) ->
     known = (*task_set.train, *task_set.heldout)
     pipeline = Pipeline(config.synthesis, backend, config.seed, known)
     try:
-        await Daemon(run, attempt, pipeline, backend, config.synthesis.workers).serve()
+        workers, exchange = config.synthesis.workers, config.exchange
+        await Daemon(
+            run, attempt, pipeline, backend, workers, exchange.lease_s, exchange.max_deliveries
+        ).serve()
     finally:
         await backend.close()

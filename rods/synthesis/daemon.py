@@ -18,6 +18,7 @@ from typing import Any
 
 from rods.errors import RodsError
 from rods.exchange import stop
+from rods.exchange.attempt import Fence
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.queue import Claim, LeaseLostError
 from rods.exchange.rundir import RunDir
@@ -43,6 +44,7 @@ class Daemon:
         backend: what the pipeline asks; only its call counter is read here.
         workers: seeds worked on at once.
         lease_s: a claim not renewed for so long goes to another daemon.
+        max_deliveries: claims of one seed before it is set aside.
     """
 
     def __init__(
@@ -53,21 +55,25 @@ class Daemon:
         backend: Backend,
         workers: int,
         lease_s: float = 60.0,
+        max_deliveries: int = 3,
     ) -> None:
         self._run, self._attempt = run, attempt
         self._pipeline, self._backend, self._workers = pipeline, backend, workers
-        self._seeds = run.queue("seeds", lease_s=lease_s)
+        self._seeds = run.queue("seeds", lease_s=lease_s, max_deliveries=max_deliveries)
         self._variants = run.queue("variants")
         self._owner = f"{socket.gethostname()[:40]}-{os.getpid()}"
         self._heartbeat = Heartbeat(run.heartbeats, ROLE)
         self._records = Records(run, attempt)
         self._jobs: dict[_Job, Claim] = {}
-        self._chores_due = 0.0
+        self._fence = Fence(run, attempt)
+        # A lease outlives two chores that came to nothing.
+        self._chores_every_s, self._chores_due = min(_CHORES_S, lease_s / 3), 0.0
 
     async def serve(self) -> None:
         """Work until the run is asked to stop; then hand back what is unfinished.
 
         Raises:
+            OvertakenError: a newer attempt of the run was started; what is unfinished is handed back.
             OSError: the run directory cannot be written.
         """
         try:
@@ -154,7 +160,8 @@ class Daemon:
         """What must happen every few seconds whatever the jobs do."""
         if time.monotonic() < self._chores_due:
             return
-        self._chores_due = time.monotonic() + _CHORES_S
+        self._chores_due = time.monotonic() + self._chores_every_s
+        self._fence.check()
         self._heartbeat.beat(
             "working" if self._jobs else "idle", open=len(self._jobs), **self._records.counters
         )
