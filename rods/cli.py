@@ -118,6 +118,19 @@ def logs(
 
 
 @app.command()
+def doctor(
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Probe this directory; default: ./runs and the installation.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Probe a directory's file system (and the installation); exit 1 when a run would not be safe there."""
+    from rods.doctor.command import doctor as examine
+
+    raise typer.Exit(examine(directory, as_json))
+
+
+@app.command()
 def report(run: RunArgument = LATEST) -> None:
     """Build the report of a run again and print where it is."""
     from analysis.report import build

@@ -1,0 +1,1 @@
+"""`rods doctor`: is this directory, and this installation, fit for a run?"""
