@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rods.simulation.exposure import expose
+from rods.synthesis import withholding
 from rods.synthesis.agents import MissingFunction, MissingParameter
-from rods.synthesis.context import Context, Draft
+from rods.synthesis.context import Context, Draft, skeleton
 from rods.synthesis.errors import ConversationConstructFailure, SynthesisError
 from rods.tasks.bfcl import RESTORED_QUERY
 from rods.tasks.model import TaskType, Turn
-from rods.tasks.profile import accidental, leaves, result_value, same_value, visible
+from rods.tasks.profile import accidental, leaves, result_value, visible
 
 
 async def challenge(context: Context, draft: Draft) -> tuple[tuple[Turn, ...], tuple[str, ...]]:
@@ -58,8 +60,9 @@ async def _miss_param(context: Context, draft: Draft, turns: tuple[Turn, ...]) -
     for leaf in leaves(value):
         if not visible(leaf, answer.clarification):
             raise _failed(f"the clarification does not give {leaf!r}", function, index)
-        if not accidental(leaf) and _known(leaf, answer.blurred, draft, index):
-            raise _failed(f"{leaf!r} can be known without the clarification", function, index)
+        source = "" if accidental(leaf) else _source(context, draft, answer, leaf)
+        if source:
+            raise _failed(f"{leaf!r} can be known without the clarification: {source}", function, index)
     blurred = Turn(answer.blurred.strip(), ())
     clear = Turn(answer.clarification.strip(), turns[index].calls)
     if not blurred.query:
@@ -76,12 +79,20 @@ def _expect_call(turns: Sequence[Turn], index: int, function: str) -> dict[str, 
     raise _failed("is not called in that turn", function, index)
 
 
-def _known(leaf: Any, blurred: str, draft: Draft, index: int) -> bool:
-    """Whether messages up to the blurred one or results before it already hold the value."""
-    if any(visible(leaf, text) for text in (*draft.queries[:index], blurred)):
-        return True
-    results = (text for turn in draft.turns[:index] for text in turn.results)
-    return any(same_value(leaf, found) for text in results for found in leaves(result_value(text)))
+def _source(context: Context, draft: Draft, answer: MissingParameter, leaf: Any) -> str:
+    """Where the withheld value can be had before the clarification, in words; "" for nowhere."""
+    index = answer.turn
+    schema = context.seed.docs[answer.function].parameters["properties"].get(answer.parameter, {})
+    if withholding.told(leaf, (*draft.queries[:index], answer.blurred)):
+        return "a message says it"
+    if withholding.shown(leaf, [text for turn in draft.turns[:index] for text in turn.results]):
+        return "a result shows it"
+    if withholding.documented(leaf, schema):
+        return "it is the parameter's default or only option"
+    state = result_value(expose(skeleton(context.seed.task, draft)).states[index])
+    if withholding.only_one(leaf, answer.parameter, state):
+        return "it is the only thing of its kind in the world"
+    return ""
 
 
 def _restored_text(context: Context) -> str:

@@ -24,7 +24,7 @@ from rods.synthesis.agents import (
 )
 from rods.synthesis.errors import NoPatternFailure, NoPromptsFailure, PipelineFailure, SynthesisError
 from rods.synthesis.seeds import Seed
-from rods.tasks.model import Call
+from rods.tasks.model import Call, Task, Turn
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,13 @@ class Draft:
     def with_queries(self, queries: tuple[str, ...]) -> Draft:
         """The same dialogue with other messages."""
         return replace(self, queries=queries)
+
+
+def skeleton(seed: Task, draft: Draft) -> Task:
+    """The draft as a task of the seed's classes and type, without an added turn; messages not yet written are ""."""
+    queries = (*draft.queries, *("" for _ in draft.turns[len(draft.queries) :]))
+    turns = tuple(Turn(query, turn.calls) for query, turn in zip(queries, draft.turns, strict=True))
+    return Task(seed.id, seed.type, seed.classes, draft.initial_state, turns)
 
 
 @dataclass(frozen=True)

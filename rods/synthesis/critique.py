@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rods.synthesis import grounding, rules
+from rods.simulation.exposure import expose
+from rods.synthesis import coherence, grounding, rules
 from rods.synthesis.agents import Judgement, RefineClass
-from rods.synthesis.context import Context, Draft
+from rods.synthesis.context import Context, Draft, skeleton
 from rods.synthesis.errors import ConversationConstructFailure, SynthesisError
 
 
@@ -16,7 +17,6 @@ async def critique(context: Context, draft: Draft) -> Draft:
     Raises:
         SynthesisError: conversation_construct_failed naming what was found, or the backend's failure.
     """
-    _check_arguments(context, draft)
     draft, issues = await _review(context, draft)
     if not issues:
         return draft
@@ -31,23 +31,16 @@ async def critique(context: Context, draft: Draft) -> Draft:
     return refined
 
 
-def _check_arguments(context: Context, draft: Draft) -> None:
-    calls = [call for turn in draft.turns for call in turn.calls]
-    problems = rules.oversized(calls, context.config.max_string, context.config.max_list)
-    seed = context.seed
-    same_calls = [turn.calls for turn in draft.turns] == [turn.calls for turn in seed.turns]
-    if same_calls and draft.initial_state == seed.task.initial_state:
-        problems.append("state and calls are the seed's own")
-    if problems:
-        raise _rejected(tuple(problems))
-
-
 async def _review(context: Context, draft: Draft) -> tuple[Draft, tuple[str, ...]]:
     """The draft with the judge's words, and what rules or judge find; only a dialogue that the rules pass is worth
     the judge's time.
     """
     calls = [call for turn in draft.turns for call in turn.calls]
-    found = rules.named_functions(draft.queries, calls, context.seed.docs)
+    task = skeleton(context.seed.task, draft)
+    found = [
+        *rules.named_functions(draft.queries, calls, context.seed.docs),
+        *coherence.problems(task, expose(task), context.seed.docs),
+    ]
     if found:
         return draft, tuple(found)
     inputs = {"draft": draft}

@@ -10,9 +10,10 @@ import json
 from collections.abc import Iterable
 
 from rods.config import RewardConfig, SimulationConfig
+from rods.simulation.exposure import expose
 from rods.simulation.session import Session, open_world
-from rods.synthesis import rules
-from rods.synthesis.context import Context
+from rods.synthesis import coherence, rules
+from rods.synthesis.context import Context, Draft, skeleton
 from rods.synthesis.errors import (
     ConversationConstructFailure,
     DuplicateFuncFailure,
@@ -27,34 +28,49 @@ from rods.tasks.profile import distance, profile
 _SIMULATION, _REWARD = SimulationConfig(), RewardConfig()
 
 
-def check(context: Context, task: Task, corpus: Corpus, known: Iterable[Task]) -> float:
-    """Accept a finished variant; its distance of Φ from the seed's.
+def check_executed(context: Context, draft: Draft, corpus: Corpus, known: Iterable[Task]) -> None:
+    """Refuse executed calls that no message could make a good variant of, before any message is written.
 
     Args:
         context: the attempt.
-        task: the variant.
+        draft: executed turns.
         corpus: the run's fixed tasks, which it must not repeat.
         known: further tasks that it must not repeat: its parent and its siblings.
 
     Raises:
-        SynthesisError: duplicate_func for a repetition, vm_exec_failed when the ground truth does not
-            earn 1.0,
-            conversation_construct_failed when Φ is too far or an argument too large.
+        SynthesisError: duplicate_func for a repetition, exact or near; conversation_construct_failed for an
+            argument that is too large and a long_context variant whose results are short.
     """
+    task = skeleton(context.seed.task, draft)
     repeated = corpus.repeated(task, known)
     if repeated:
         raise DuplicateFuncFailure(repeated)
     config = context.config
-    large = rules.oversized(
-        (call for turn in task.turns for call in turn.calls), config.max_string, config.max_list
-    )
-    if large:
-        raise ConversationConstructFailure("; ".join(large))
+    calls = [call for turn in draft.turns for call in turn.calls]
+    results = [text for turn in draft.turns for text in turn.results]
+    found = [
+        *rules.oversized(calls, config.max_string, config.max_list),
+        *rules.small_observations(task, results, config.min_long_observation),
+    ]
+    if found:
+        raise ConversationConstructFailure("; ".join(found))
+
+
+def check(context: Context, task: Task) -> float:
+    """Accept a finished variant; its distance of Φ from the seed's.
+
+    Raises:
+        SynthesisError: vm_exec_failed when the ground truth does not earn 1.0, conversation_construct_failed when
+            a call's function is not available, something does not lead to its calls, or Φ is too far.
+    """
+    found = [*rules.unavailable(task), *coherence.problems(task, expose(task), context.seed.docs)]
+    if found:
+        raise ConversationConstructFailure("; ".join(found))
     _check_ground_truth(task)
     apart = profile_distance(context, task)
-    if apart > config.max_profile_distance:
-        detail = f"Φ is {apart:.2f} from the seed's, allowed {config.max_profile_distance:g}"
-        raise ConversationConstructFailure(detail)
+    allowed = context.config.max_profile_distance
+    if apart > allowed:
+        raise ConversationConstructFailure(f"Φ is {apart:.2f} from the seed's, allowed {allowed:g}")
     return apart
 
 

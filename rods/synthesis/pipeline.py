@@ -113,23 +113,35 @@ class Pipeline:
                 told = () if self._config.retry == "blind" else memory.history
                 outline = await planner.plan(context, state, told, memory.blocklist)
                 state = outline.initial_state
-                task = await _build(context, outline, key, memory.blocklist)
-                apart = filters.check(context, task, self._known, known)
+                draft = await self._executed(context, outline, memory.blocklist, known)
+                task = await _finished(context, draft, key)
+                apart = filters.check(context, task)
             except SynthesisError as failure:
                 memory = await _learn(context, memory, state, failure)
             else:
                 return _with_provenance(task, context, memory, key, apart), memory.history
         return None, memory.history
 
+    async def _executed(
+        self, context: Context, outline: Outline, blocklist: Collection[str], known: Sequence[Task]
+    ) -> Draft:
+        """Stage 2, and what can be refused before any message is written.
 
-async def _build(context: Context, outline: Outline, key: str, blocklist: Collection[str]) -> Task:
-    """Stages 2 to 5 on a plan.
+        Raises:
+            SynthesisError: where it went wrong.
+        """
+        turns = await executor.execute(context, outline, blocklist)
+        draft = Draft(outline.narrative, outline.initial_state, turns)
+        filters.check_executed(context, draft, self._known, known)
+        return draft
+
+
+async def _finished(context: Context, draft: Draft, key: str) -> Task:
+    """Stages 3 to 5 on executed turns.
 
     Raises:
         SynthesisError: where it went wrong.
     """
-    turns = await executor.execute(context, outline, blocklist)
-    draft = Draft(outline.narrative, outline.initial_state, turns)
     draft = await critique.critique(context, await grounding.ground(context, draft))
     dialogue, withheld = await adversary.challenge(context, draft)
     seed = context.seed.task

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rods.simulation.functions import FunctionDoc
-from rods.tasks.model import Call
+from rods.tasks.model import Call, Task, TaskType
 from rods.tasks.profile import leaves
 
 
@@ -46,6 +46,26 @@ def oversized(calls: Iterable[Call], max_string: int, max_list: int) -> list[str
         for call in calls
         for problem in _oversized(dict(call.arguments), max_string, max_list)
     ]
+
+
+def unavailable(task: Task) -> list[str]:
+    """Calls of functions that are withheld at their turn, and withheld functions that no turn restores."""
+    hidden = set(task.withheld)
+    found = []
+    for index, turn in enumerate(task.turns):
+        hidden -= set(turn.restored)
+        found += [
+            f"turn {index + 1} calls the withheld {call.name}" for call in turn.calls if call.name in hidden
+        ]
+    return [*found, *(f"{name} is withheld for good" for name in sorted(hidden))]
+
+
+def small_observations(task: Task, results: Iterable[str], least: int) -> list[str]:
+    """A long_context task whose largest result has fewer than `least` characters; other types may be short."""
+    largest = max(map(len, results), default=0)
+    if task.type is not TaskType.LONG_CONTEXT or largest >= least:
+        return []
+    return [f"the largest result has {largest} characters, a long_context task needs {least}"]
 
 
 def _names(text: str, name: str) -> bool:

@@ -169,21 +169,21 @@ def _date_has_source(date: re.Match[str], seen: str) -> bool:
 
 def _number_has_source(value: float, seen: str) -> bool:
     """One that was seen or comes of at most two that were, by arithmetic, rounding or a change of units."""
-    if any(abs(value - number) < 1e-6 for number in _numbers(seen)):
+    if any(abs(value - number) < 1e-6 for number in numbers(seen)):
         return True
-    numbers = _numbers(seen)[-_MAX_NUMBERS:]
+    recent = numbers(seen)[-_MAX_NUMBERS:]
     tolerance = max(5e-3, abs(value) * 1e-3)
     made = (
         result
-        for a in numbers
-        for b in (*numbers, *_FACTORS)
+        for a in recent
+        for b in (*recent, *_FACTORS)
         for result in (a, a + b, a - b, a * b, a / b if b else a)
     )
     return any(abs(value - result) <= tolerance or value == round(result) for result in made)
 
 
 @lru_cache(maxsize=4)  # the arguments of one call are judged by the same text
-def _numbers(seen: str) -> list[float]:
+def numbers(seen: str) -> list[float]:
     """Every number of the text once, spelled ones included, those mentioned last at the end."""
     found = [float(match[0].replace(",", "").rstrip(".")) for match in _NUMBER.finditer(seen)]
     # Reversed twice: `dict` keeps the first of equal keys in its place.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from synthesis_examples import FILES, Answers, context, plan, seed_task
 
-from rods.synthesis import adversary, critique, executor, grounding, planner, rules
+from rods.synthesis import adversary, critique, executor, filters, grounding, planner, rules
 from rods.synthesis.agents import (
     Arguments,
     BackendUnavailableError,
@@ -46,7 +47,8 @@ from rods.synthesis.errors import (
     VmExecFailure,
 )
 from rods.synthesis.planner import Outline
-from rods.tasks.model import Call, TaskType
+from rods.synthesis.similarity import Corpus
+from rods.tasks.model import Call, Task, TaskType, Turn
 
 OUTLINE = Outline("A story.", (("wc",), ("touch",)), FILES)
 
@@ -326,13 +328,59 @@ def test_the_rules_speak_before_the_judge() -> None:
     assert "judge" not in backend.agents()
 
 
-def test_the_seeds_own_calls_on_its_own_state_are_no_variant() -> None:
-    turns = tuple(ExecutedTurn(turn.calls, ("",)) for turn in seed_task().turns)
-    same = Draft("A story.", FILES, turns, ("One.", "Two."))
-    fails(critique.critique(context(Answers()), same), ConversationConstructFailure)
-    run(
-        critique.critique(context(Answers()), Draft("A story.", {"GorillaFileSystem": {}}, turns, ("a", "b")))
+def test_rules_find_what_a_message_does_not_lead_to_and_the_refiner_hears_of_it() -> None:
+    backend = Answers(
+        refine_class=RefineClass(verdict="query_fixable"),
+        refiner=Rewrite(queries=["Count the words of notes.txt.", "Then add plan.md."]),
     )
+    made = run(critique.critique(context(backend), draft("Count the words of notes.txt.", "Add another.")))
+    assert made.queries[1] == "Then add plan.md."
+    (issue,) = backend.asked[0][1]["issues"]
+    assert issue == "turn 2: touch has file_name='plan.md', which nothing leads to"
+    assert backend.agents() == ["refine_class", "refiner", "judge"]
+
+
+# What is refused before any message is written
+
+
+def executed(*calls: Call, results: tuple[str, ...] = ("",)) -> Draft:
+    return Draft("A story.", FILES, (ExecutedTurn(calls, results),))
+
+
+def checked(
+    made: Draft, known: tuple[Task, ...] = (), type_: TaskType = TaskType.BASE, **config: Any
+) -> None:
+    filters.check_executed(context(Answers(), seed_task(type_), **config), made, Corpus(known, 0.9), ())
+
+
+def test_the_seeds_own_calls_on_its_own_state_are_no_variant() -> None:
+    calls = [call for turn in seed_task().turns for call in turn.calls]
+    with pytest.raises(DuplicateFuncFailure, match=r"1\.00 like seed"):
+        checked(executed(*calls), (seed_task(),))
+    checked(executed(*calls))
+    checked(executed(Call("ls", {})), (seed_task(),))
+
+
+def test_large_arguments_and_short_results_of_long_context() -> None:
+    with pytest.raises(ConversationConstructFailure, match="a string of 9 characters, allowed 8"):
+        checked(executed(Call("touch", {"file_name": "notes.txt"})), max_string=8)
+    short = executed(Call("ls", {}), results=("x" * 99,))
+    with pytest.raises(
+        ConversationConstructFailure, match="has 99 characters, a long_context task needs 100"
+    ):
+        checked(short, type_=TaskType.LONG_CONTEXT, min_long_observation=100)
+    checked(short, type_=TaskType.LONG_CONTEXT, min_long_observation=99)
+    checked(short, min_long_observation=100)
+
+
+def test_functions_are_available_in_their_turns() -> None:
+    hidden = replace(seed_task(), withheld=("touch",))
+    first, second = hidden.turns
+    assert rules.unavailable(seed_task()) == []
+    assert rules.unavailable(replace(hidden, turns=(first, replace(second, restored=("touch",))))) == []
+    assert rules.unavailable(hidden) == ["turn 2 calls the withheld touch", "touch is withheld for good"]
+    late = (first, second, Turn("Now you can.", (), restored=("touch",)))
+    assert rules.unavailable(replace(hidden, turns=late)) == ["turn 2 calls the withheld touch"]
 
 
 # Stage 5
