@@ -12,6 +12,7 @@ refused, 130 interrupted.
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import sys
 import tempfile
@@ -60,13 +61,22 @@ def launch_point(composed: DictConfig, overrides: Sequence[str]) -> int:
     validate(config)
     planned = plan.build(config)
     if config.launch.mode is LaunchMode.plan:
-        print(plan.render(planned))
+        _print(plan.render(planned))
         return 0
     from rods.roles import launching  # not needed to plan
 
     return launching.launch(
         config, planned, [text for text in overrides if not text.startswith("launch.resume=")]
     )
+
+
+def _print(text: str) -> None:
+    """To standard output, whose reader (head, less) may have seen enough."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # What is still buffered would fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _scratch_directory() -> str:

@@ -224,6 +224,15 @@ def test_plan_mode_prints_and_writes_nothing(tmp_path: Path, arguments: list[str
     assert not list(tmp_path.rglob("*"))
 
 
+def test_a_plan_whose_reader_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "launch.py"), "+experiment=rods_tiny", "launch.mode=plan"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (0, b"")
+
+
 def test_a_contradiction_is_one_message_and_status_2(tmp_path: Path) -> None:
     done = launch(tmp_path, "+experiment=rods_tiny", "training.group_size=1")
     assert done.returncode == 2
