@@ -53,7 +53,13 @@ def command(runs_dir, *more):
 
 def launch(runs_dir, *more):
     done = subprocess.run(
-        command(runs_dir, *more), cwd=ROOT, capture_output=True, text=True, timeout=400, check=False
+        command(runs_dir, *more),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+        umask=0o022,  # a login shell's, which lets everybody read
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = runs_dir.iterdir()
@@ -101,6 +107,14 @@ def test_the_run_ends_by_itself_and_says_where_everything_is(straight):
         assert line in straight.output
     assert (straight.path / "report" / "index.html").is_file()
     assert (straight.path / "report" / "reward.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_nothing_in_the_run_is_open_to_others_whoever_wrote_it(straight):
+    """Ours, DeepSpeed's, W&B's, submitit's, matplotlib's: all follow the run's folder (0750)."""
+    found = [path for path in (straight.path, *straight.path.rglob("*")) if not path.is_symlink()]
+    assert len(found) > 300
+    assert [path for path in found if path.is_file() and path.stat().st_mode & 0o137] == []
+    assert [path for path in found if path.is_dir() and path.stat().st_mode & 0o027] == []
 
 
 def test_boundary_tasks_become_seeds_with_the_mean_that_was_observed(straight):
