@@ -10,7 +10,6 @@ import ctypes
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,19 +137,10 @@ def leave(action: Callable[[], int]) -> None:
         os._exit(status)
 
 
-def wait_until_gone(run_dir: Path, seconds: float) -> bool:
-    """Whether all noted processes are gone, within `seconds`."""
-    deadline = time.monotonic() + seconds
-    while any(map(is_running, noted(run_dir).values())):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def noted(run_dir: Path) -> dict[str, int]:
-    """Process ids by role."""
-    return {path.name: int(path.read_text() or 0) for path in pids_folder(run_dir).iterdir()}
+    """Process ids by role, of those that have got as far as noting theirs."""
+    texts = {path.name: path.read_text() for path in pids_folder(run_dir).iterdir()}
+    return {name: int(text) for name, text in texts.items() if text}
 
 
 def is_running(pid: int) -> bool:
