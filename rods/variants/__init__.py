@@ -1,0 +1,1 @@
+"""Look inside the synthesis of a run: which variants were accepted, which were not, and why."""

@@ -1,0 +1,119 @@
+"""RUN/report/variants.html: each variant beside the task it was made from, self-contained, all text escaped."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from rods import tasks
+from rods.config import from_mapping
+from rods.errors import RodsError
+from rods.exchange.atomic import make_dirs, write_text
+from rods.exchange.rundir import RunDir
+from rods.tasks.model import Call, Task
+from rods.variants.collect import Item
+from rods.variants.compare import ABSENT, Change, Played, changes, play
+
+_SHOWN_CHARS = 600
+_SHOWN_ITEMS = 200  # a page of more would be slow to open
+_HANDLED = ("parent", "key", "attempts", "errors", "profile_distance", "judge", "narrative")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What the page shows of one item; a side is None where there is no such task, or it does not run."""
+
+    item: Item
+    parent: Played | None
+    variant: Played | None
+    turns: list[tuple[Any, Any]]
+    state: list[Change]
+    provenance: list[tuple[str, str]]
+
+
+def build(run: RunDir, items: Sequence[Item]) -> Path:
+    """Write the page of these items; returns where it is.
+
+    Raises:
+        RodsError: the run's tasks cannot be loaded.
+        OSError: it cannot be written.
+    """
+    parents = _parents(run, items)
+    pairs = [_pair(item, parents.get(item.parent)) for item in items[:_SHOWN_ITEMS]]
+    make_dirs(run.report)
+    path = run.report / "variants.html"
+    write_text(path, render(run.name, items, pairs))
+    return path
+
+
+def render(name: str, items: Sequence[Item], pairs: Sequence[Pair]) -> str:
+    """The page as text; all that comes from the run is escaped."""
+    environment = Environment(
+        loader=PackageLoader("rods.variants"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters.update(call=_call, value=_value, cut=_cut, phi=_phi)
+    return environment.get_template("variants.html.j2").render(
+        name=name,
+        total=len(items),
+        accepted=sum(not item.rejected for item in items),
+        statuses=sorted(Counter(item.status for item in items).items()),
+        failures=Counter(failure.type for item in items for failure in item.failures).most_common(),
+        pairs=pairs,
+    )
+
+
+def _parents(run: RunDir, items: Sequence[Item]) -> Mapping[str, Task]:
+    """Tasks that the items were made from: the run's seeds, and variants that became seeds."""
+    config = from_mapping(yaml.safe_load(run.config_file.read_text()))
+    seeds = {task.id: task for task in tasks.load(config.tasks).train}
+    return seeds | {item.task.id: item.task for item in items if item.task is not None}
+
+
+def _pair(item: Item, parent: Task | None) -> Pair:
+    left, right = _played(parent), _played(item.task)
+    before = parent.initial_state if parent else {}
+    after = item.task.initial_state if item.task else before
+    made = item.task.provenance if item.task else {}
+    return Pair(
+        item=item,
+        parent=left,
+        variant=right,
+        turns=list(zip_longest(left.turns if left else (), right.turns if right else ())),
+        state=list(changes(before, after)),
+        provenance=[(key, _value(value)) for key, value in made.items() if key not in _HANDLED],
+    )
+
+
+def _played(task: Task | None) -> Played | None:
+    try:
+        return play(task) if task else None
+    except RodsError:
+        # A seed that does not run was quarantined for that; its reason is shown.
+        return None
+
+
+def _call(call: Call) -> str:
+    arguments = ", ".join(f"{key}={_value(value)}" for key, value in call.arguments.items())
+    return f"{call.name}({arguments})"
+
+
+def _value(value: Any) -> str:
+    return "–" if value is ABSENT else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]} … ({len(text)} characters)"
+
+
+def _phi(played: Played) -> str:
+    found = played.profile
+    calls = " + ".join(map(str, found.calls_per_turn))
+    return f"{calls} calls · depth {found.depth} · {found.flow} flow edges · {', '.join(found.classes)}"
