@@ -52,6 +52,19 @@ def test_update_equals_plain_pytorch(
     assert metrics["tokens"] == sum(len(rollout.token_ids) for rollout in rollouts)
 
 
+def test_an_update_tells_of_every_micro_batch(policy_dir: Path) -> None:
+    rollouts, advantages = samples(12)
+    told = []
+    for tokens in (TRAINING.micro_batch_tokens, max(len(rollout.token_ids) for rollout in rollouts)):
+        calls: list[None] = []
+        config = replace(TRAINING, mini_batches=2, micro_batch_tokens=tokens)
+        learner(policy_dir, config).update(rollouts, advantages, lambda calls=calls: calls.append(None))
+        told.append(len(calls))
+    # The second mini-batch is also scored before the first step. One rollout a micro-batch: 6 + 2 · 6.
+    assert told[1] == 18
+    assert 3 <= told[0] < told[1]
+
+
 def test_later_mini_batches_are_measured_against_the_start_of_the_step(policy_dir: Path) -> None:
     # Large steps, so that the second mini-batch sees ratios far from 1 and clips some.
     config = replace(TRAINING, learning_rate=1e-2, mini_batches=2)
