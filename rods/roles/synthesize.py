@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from pathlib import Path
 
 from launchers import snapshot
 from rods import tasks as task_sources
 from rods.config import Config
+from rods.exchange import stop
+from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import RunDir
-from rods.synthesis.agents import BACKENDS, Backend
 from rods.synthesis.daemon import Daemon
 from rods.synthesis.pipeline import Pipeline
+from rods.synthesis.records import ROLE
+from rods.synthesis.service import open_backend
+
+log = logging.getLogger(__name__)
+
+_BEAT_EVERY_S = 5.0
 
 
 def main(run_dir: str, attempt: int) -> int:
@@ -24,19 +32,47 @@ def main(run_dir: str, attempt: int) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     run = RunDir.open(Path(run_dir))
     config = snapshot.load_config(run)
-    backend: Backend = BACKENDS.get(config.synthesis.backend)(config.synthesis)
-    asyncio.run(_serve(run, attempt, config, backend))
+    try:
+        asyncio.run(_serve(run, attempt, config))
+    except _StoppedEarlyError:
+        log.warning("asked to stop before a model server was ready")
     return 0
 
 
-async def _serve(run: RunDir, attempt: int, config: Config, backend: Backend) -> None:
+class _StoppedEarlyError(Exception):
+    """The run was asked to stop while the role waited for a model server."""
+
+
+async def _serve(run: RunDir, attempt: int, config: Config) -> None:
     task_set = task_sources.load(config.tasks)
     known = (*task_set.train, *task_set.heldout)
-    pipeline = Pipeline(config.synthesis, backend, config.seed, known)
-    try:
-        workers, exchange = config.synthesis.workers, config.exchange
-        await Daemon(
-            run, attempt, pipeline, backend, workers, exchange.lease_s, exchange.max_deliveries
-        ).serve()
-    finally:
-        await backend.close()
+    exchange = config.exchange
+    async with open_backend(
+        config.synthesis, run.path, run.attempt_dir(attempt), _Waiting(run, attempt)
+    ) as backend:
+        pipeline = Pipeline(config.synthesis, backend, config.seed, known)
+        daemon = Daemon(
+            run,
+            attempt,
+            pipeline,
+            backend,
+            config.synthesis.workers,
+            exchange.lease_s,
+            exchange.max_deliveries,
+        )
+        await daemon.serve()
+
+
+class _Waiting:
+    """What the role does while a model server comes up: it shows signs of life and looks for a stop."""
+
+    def __init__(self, run: RunDir, attempt: int) -> None:
+        self._run, self._attempt = run, attempt
+        self._heartbeat, self._due = Heartbeat(run.heartbeats, ROLE), 0.0
+
+    def __call__(self, what: str) -> None:
+        if stop.is_requested(self._run, self._attempt):
+            raise _StoppedEarlyError
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + _BEAT_EVERY_S
+            self._heartbeat.beat("starting", waiting=what)

@@ -41,7 +41,7 @@ class Daemon:
         run: the run directory.
         attempt: number of this (re)start.
         pipeline: makes variants.
-        backend: what the pipeline asks; only its call counter is read here.
+        backend: what the pipeline asks; only its accounts and what it waits for are read here.
         workers: seeds worked on at once.
         lease_s: a claim not renewed for so long goes to another daemon.
         max_deliveries: claims of one seed before it is set aside.
@@ -63,7 +63,7 @@ class Daemon:
         self._variants = run.queue("variants")
         self._owner = f"{socket.gethostname()[:40]}-{os.getpid()}"
         self._heartbeat = Heartbeat(run.heartbeats, ROLE)
-        self._records = Records(run, attempt)
+        self._records = Records(run, attempt, backend.accounts)
         self._jobs: dict[_Job, Claim] = {}
         self._fence = Fence(run, attempt)
         # A lease outlives two chores that came to nothing.
@@ -128,7 +128,7 @@ class Daemon:
         tasks = [task.to_json() for task in outcome.tasks]
         self._publish(claim.key, tasks, outcome.reason, outcome.attempts, outcome.errors)
         claim.commit()
-        self._records.finished(claim.key, outcome, self._backend.llm_calls)
+        self._records.finished(claim.key, outcome)
 
     def _set_aside(self, claim: Claim, error: BaseException) -> None:
         """Quarantine a seed that cannot be worked on. A `RodsError` explains itself, anything else is a
@@ -140,7 +140,7 @@ class Daemon:
         claim.renew()
         self._publish(claim.key, [], f"quarantined: {reason}", 0, {})
         claim.quarantine(reason)
-        self._records.quarantined(claim.key, reason, self._backend.llm_calls)
+        self._records.quarantined(claim.key, reason)
 
     def _publish(
         self, key: str, tasks: list[dict[str, Any]], reason: str, attempts: int, errors: dict[str, int]
@@ -162,9 +162,11 @@ class Daemon:
             return
         self._chores_due = time.monotonic() + self._chores_every_s
         self._fence.check()
-        self._heartbeat.beat(
-            "working" if self._jobs else "idle", open=len(self._jobs), **self._records.counters
-        )
+        phase = "working" if self._jobs else "idle"
+        if self._backend.waiting:
+            # The seeds are kept, with their leases renewed: it is not their fault.
+            phase = f"waiting for the server of {self._backend.waiting}"
+        self._heartbeat.beat(phase, open=len(self._jobs), **self._records.counters)
         for job, claim in self._jobs.items():
             try:
                 claim.renew()

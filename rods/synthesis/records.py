@@ -12,11 +12,13 @@ from typing import Any
 from rods.exchange.journal import JournalWriter
 from rods.exchange.metrics import MetricsWriter, read_metrics
 from rods.exchange.rundir import RunDir
+from rods.synthesis.accounting import Accounts
 from rods.synthesis.errors import FAILURES
 from rods.synthesis.pipeline import Outcome
 
 ROLE = "synthesis"
 _COUNTERS = ("claimed", "accepted", "dropped", "quarantined", "attempts", "llm_calls")
+_SPENT = {"llm_calls": "requests", "prompt_tokens": "prompt_tokens", "completion_tokens": "completion_tokens"}
 
 
 class Records:
@@ -25,15 +27,18 @@ class Records:
     Args:
         run: the run directory.
         attempt: number of this (re)start.
+        accounts: of the backend; a metrics line holds those of this process by agent, and the sums over all
+            attempts.
     """
 
-    def __init__(self, run: RunDir, attempt: int) -> None:
+    def __init__(self, run: RunDir, attempt: int, accounts: Accounts) -> None:
         path = run.metrics / f"{ROLE}.jsonl"
         before: Mapping[str, Any] = next(reversed(read_metrics(path)), {})
         self.counters: Counter[str] = Counter({name: before.get(name, 0) for name in _COUNTERS})
         self.errors: Counter[str] = Counter(before.get("errors", {}))
         self._started = time.monotonic() - float(before.get("seconds", 0))
-        self._calls_before = self.counters["llm_calls"]
+        self._accounts = accounts
+        self._spent_before = {name: int(before.get(name, 0)) for name in _SPENT}
         self._metrics = MetricsWriter(path)
         self._journal = JournalWriter(run.journal_file(ROLE, attempt))
 
@@ -42,13 +47,12 @@ class Records:
         self.counters["claimed"] += 1
         self._journal.append({"name": "seed_claimed", "key": key, "delivery": delivery})
 
-    def finished(self, key: str, outcome: Outcome, llm_calls: int) -> None:
+    def finished(self, key: str, outcome: Outcome) -> None:
         """The pipeline came to an end with a seed.
 
         Args:
             key: the seed's.
             outcome: what became of it.
-            llm_calls: of this process so far.
         """
         for index, failure in enumerate(outcome.failures):
             self._journal.append({"name": "attempt_failed", "key": key, "index": index, **failure.to_json()})
@@ -61,14 +65,14 @@ class Records:
         self.counters["dropped"] += not outcome.tasks
         self.counters["attempts"] += outcome.attempts
         self.errors.update(outcome.errors)
-        self._write(llm_calls)
+        self._write()
 
-    def quarantined(self, key: str, reason: str, llm_calls: int) -> None:
+    def quarantined(self, key: str, reason: str) -> None:
         """A seed that cannot be worked on was set aside; it counts as dropped too."""
         self._journal.append({"name": "seed_quarantined", "key": key, "reason": reason})
         self.counters["quarantined"] += 1
         self.counters["dropped"] += 1
-        self._write(llm_calls)
+        self._write()
 
     def handed_back(self, key: str) -> None:
         """A claim went back to the queue, because the role stops."""
@@ -79,10 +83,23 @@ class Records:
         self._metrics.close()
         self._journal.close()
 
-    def _write(self, llm_calls: int) -> None:
-        self.counters["llm_calls"] = self._calls_before + llm_calls
+    def _write(self) -> None:
+        spent = {
+            name: self._spent_before[name] + self._accounts.total(counter) for name, counter in _SPENT.items()
+        }
+        self.counters["llm_calls"] = spent["llm_calls"]
         counts = {name: self.counters[name] for name in _COUNTERS}
         errors = {kind: self.errors[kind] for kind in FAILURES}
         seconds = round(time.monotonic() - self._started, 3)
-        line = {"time": time.time(), **counts, "seconds": seconds, "errors": errors}
-        self._metrics.write(line)
+        line = {"time": time.time(), **counts, **spent, "seconds": seconds, "errors": errors}
+        self._metrics.write({**line, **self._rates(spent), "agents": self._accounts.to_json()})
+
+    def _rates(self, spent: Mapping[str, int]) -> dict[str, float | None]:
+        """Acceptance by seed, and what an accepted variant cost; None before there is one."""
+        accepted, ended = self.counters["accepted"], self.counters["accepted"] + self.counters["dropped"]
+        tokens = spent["prompt_tokens"] + spent["completion_tokens"]
+        return {
+            "acceptance_rate": accepted / ended if ended else None,
+            "calls_per_accepted": spent["llm_calls"] / accepted if accepted else None,
+            "tokens_per_accepted": tokens / accepted if accepted else None,
+        }
