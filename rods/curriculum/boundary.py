@@ -8,33 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 
-from rods.config import BoundaryConfig
 from rods.curriculum.errors import CurriculumError
 from rods.curriculum.events import GroupObserved, SeedEmitted, seed_key
-from rods.curriculum.records import CurriculumState, TaskRecord
+from rods.curriculum.records import TaskRecord
 from rods.curriculum.state import excluded
-
-
-class Zone(StrEnum):
-    """Where a task lies for the current policy."""
-
-    HARD = "hard"
-    BOUNDARY = "boundary"
-    MASTERED = "mastered"
-
-
-def zone(mean: float, config: BoundaryConfig) -> Zone:
-    """hard: r̄ < α₋; boundary: α₋ ≤ r̄ ≤ α₊, both borders included; mastered: r̄ > α₊."""
-    if mean < config.alpha_low:
-        return Zone.HARD
-    return Zone.MASTERED if mean > config.alpha_high else Zone.BOUNDARY
-
-
-def phi(mean: float) -> float:
-    """φ(r̄) = 4r̄(1−r̄): 1 at r̄ = ½, 0 at 0 and 1, negative outside [0, 1] (format reward)."""
-    return 4 * mean * (1 - mean)
+from rods.curriculum.value import CurriculumState
+from rods.curriculum.zones import Zone, phi, zone
 
 
 def select(

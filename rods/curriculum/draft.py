@@ -1,31 +1,35 @@
 """A state under construction: the fold's workbench, private to one call of `state.fold`.
 
-A step of training changes a few of up to 10⁵ tasks. The fold works on mappings it owns, copied once per call
-and only when something in them changes, so that states stay values and steps stay cheap.
+Entries are written here and nowhere else, so that the index and the sum of hashes follow every change.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rods.curriculum.errors import ImpossibleEventError
 from rods.curriculum.events import Event
-from rods.curriculum.records import CurriculumState, TaskRecord, TaskStatus
+from rods.curriculum.index import IndexDraft, Table
+from rods.curriculum.records import SeedRequest, TaskRecord, TaskStatus
+
+if TYPE_CHECKING:
+    from rods.curriculum.value import CurriculumState
 
 
 class Draft:
-    """A state under construction. Mappings are shared with the state until `own` copies the one to be changed."""
+    """A state under construction; attributes as in `CurriculumState`. The state it starts from stays as it is."""
 
     def __init__(self, state: CurriculumState) -> None:
-        self._shared = {"tasks", "contents", "requests", "last_emitted", "refused"}
+        self._start = state
+        self._index = IndexDraft(state.index, state.boundary)
         self.boundary = state.boundary
         self.buffer = state.buffer
-        self.tasks = state.tasks
-        self.contents = state.contents
-        self.requests = state.requests
-        self.last_emitted = state.last_emitted
-        self.refused = state.refused
+        self.tasks = Table("tasks", state.tasks)
+        self.contents = Table("contents", state.contents)
+        self.requests = Table("requests", state.requests)
+        self.last_emitted = Table("last_emitted", state.last_emitted)
+        self.refused = Table("refused", state.refused)
         self.step = state.step
         self.epoch = state.epoch
         self.in_epoch = state.in_epoch
@@ -33,17 +37,41 @@ class Draft:
         self.fingerprint = state.fingerprint
         self.seed = state.seed
 
-    def own(self, mapping: str) -> dict[str, Any]:
-        """The attribute `mapping` as this draft's own dictionary, to be changed in place."""
-        if mapping in self._shared:
-            self._shared.remove(mapping)
-            setattr(self, mapping, dict(getattr(self, mapping)))
-        owned: dict[str, Any] = getattr(self, mapping)
-        return owned
+    @property
+    def active(self) -> int:
+        """How many tasks are active."""
+        return self._index.active
+
+    def put_task(self, record: TaskRecord) -> None:
+        """Add a task's record, or replace it."""
+        self._index.task(self.tasks.get(record.id), record)
+        self.tasks[record.id] = record
+
+    def put_request(self, request: SeedRequest) -> None:
+        """Add a seed request, or replace it."""
+        self._index.request(self.requests.get(request.key), request)
+        self.requests[request.key] = request
 
     def freeze(self) -> CurriculumState:
-        """The state as it now is; the draft must not be used afterwards."""
-        return CurriculumState(**{item.name: getattr(self, item.name) for item in fields(CurriculumState)})
+        """The state as it is; the draft must not be used afterwards."""
+        tasks, contents, requests = self.tasks.freeze(), self.contents.freeze(), self.requests.freeze()
+        last_emitted, refused = self.last_emitted.freeze(), self.refused.freeze()
+        self._index.shift(tasks[1] + contents[1] + requests[1] + last_emitted[1] + refused[1])
+        return replace(
+            self._start,
+            tasks=tasks[0],
+            contents=contents[0],
+            requests=requests[0],
+            last_emitted=last_emitted[0],
+            refused=refused[0],
+            step=self.step,
+            epoch=self.epoch,
+            in_epoch=self.in_epoch,
+            finished=self.finished,
+            fingerprint=self.fingerprint,
+            seed=self.seed,
+            index=self._index.freeze(),
+        )
 
     def record(self, event: Event, task_id: str, status: TaskStatus) -> TaskRecord:
         """The record of a task that must be known and have this status.

@@ -6,26 +6,44 @@ policy is learning from (paper: buffer).
 
 from __future__ import annotations
 
-import hashlib
 from fractions import Fraction
+from heapq import nsmallest
 
 from rods.curriculum.events import SeedOutcome, VariantArrived, VariantInjected, VariantRefused
-from rods.curriculum.records import CurriculumState, TaskRecord, TaskStatus
+from rods.curriculum.records import TaskRecord, TaskStatus
+from rods.curriculum.shuffle import shuffled
+from rods.curriculum.value import CurriculumState
 from rods.tasks.model import Origin, Task
 
 
 def active(state: CurriculumState) -> tuple[str, ...]:
-    """Ids of the tasks training may sample, sorted."""
-    return tuple(sorted(record.id for record in state.tasks.values() if record.status is TaskStatus.ACTIVE))
+    """Ids of the tasks training may sample, sorted. To know how many, ask `active_count`."""
+    return tuple(sorted(_active(state)))
+
+
+def active_count(state: CurriculumState) -> int:
+    """How many tasks training may sample; costs nothing that grows with the pool."""
+    return state.index.active
+
+
+def open_requests(state: CurriculumState) -> list[str]:
+    """Keys of the seed requests without an outcome, sorted."""
+    return sorted(state.index.open)
+
+
+def arrived(state: CurriculumState, epoch: int) -> list[TaskRecord]:
+    """The variants that arrived in `epoch`, in the order in which they are injected."""
+    found = (state.tasks[task_id] for task_id in state.index.arrived.get(epoch, ()))
+    return sorted(found, key=lambda record: _queue_position(state, record))
 
 
 def epoch_order(state: CurriculumState, seed: int, epoch: int) -> tuple[str, ...]:
     """The active tasks in the order an epoch visits them: a shuffle fixed by (seed, epoch, ids) alone."""
+    return shuffled(_active(state), seed, epoch)
 
-    def position(task_id: str) -> bytes:
-        return hashlib.sha256(f"{seed}:{epoch}:{task_id}".encode()).digest()
 
-    return tuple(sorted(active(state), key=position))
+def _active(state: CurriculumState) -> list[str]:
+    return [record.id for record in state.tasks.values() if record.status is TaskStatus.ACTIVE]
 
 
 def admit(
@@ -51,15 +69,11 @@ def inject(state: CurriculumState, step: int, epoch: int) -> list[VariantInjecte
     and the variant's index, never by order of arrival, which depends on how fast synthesis happened to be.
     The floor is taken of β as written, so 0.29 of 100 is 29. Nothing is injected while active < 1/β.
     """
-    waiting = [
-        record
-        for record in state.tasks.values()
-        if record.status is TaskStatus.WAITING and record.arrived_epoch < epoch
-    ]
-    waiting.sort(key=lambda record: _queue_position(state, record))
-    count = sum(record.status is TaskStatus.ACTIVE for record in state.tasks.values())
-    budget = int(Fraction(repr(state.buffer.injection_fraction)) * count)
-    return [VariantInjected(step, epoch, record.id) for record in waiting[:budget]]
+    records = (state.tasks[task_id] for task_id in state.index.waiting)
+    waiting = [record for record in records if record.arrived_epoch < epoch]
+    budget = int(Fraction(repr(state.buffer.injection_fraction)) * active_count(state))
+    first = nsmallest(budget, waiting, key=lambda record: _queue_position(state, record))
+    return [VariantInjected(step, epoch, record.id) for record in first]
 
 
 def _queue_position(state: CurriculumState, record: TaskRecord) -> tuple[int, int, str, int, str]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rods.curriculum.boundary import observed_records, phi
+from rods.curriculum.boundary import observed_records
 from rods.curriculum.events import GroupObserved, RetirementReason, TaskRetired
-from rods.curriculum.records import CurriculumState, TaskRecord
+from rods.curriculum.records import TaskRecord
+from rods.curriculum.value import CurriculumState
+from rods.curriculum.zones import phi
 
 UNOBSERVED_PHI = 1.0
 """φ of a variant never observed, for capacity. Ours: unknown counts as best, so that it gets its trial."""
@@ -49,7 +51,7 @@ def at_epoch_end(state: CurriculumState, step: int, epoch: int) -> list[TaskReti
     variants may exceed P_max during an epoch, by what was injected at its start: pruning then compares
     observed φ instead of guessing before the trial.
     """
-    live = sorted((record for record in state.tasks.values() if record.live_variant), key=_worth)
+    live = sorted((state.tasks[task_id] for task_id in state.index.live), key=_worth)
     stale = [record for record in live if state.buffer.retire and _is_stale(record, state, epoch)]
     gone = {record.id for record in stale}
     kept = [record for record in live if record.id not in gone]

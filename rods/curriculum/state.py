@@ -16,8 +16,9 @@ after the first epoch's start, and RunStarted may come again when a later proces
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import singledispatch
+
+from msgspec.structs import replace
 
 from rods.config import BoundaryConfig, BufferConfig
 from rods.curriculum.draft import Draft, require
@@ -39,11 +40,12 @@ from rods.curriculum.events import (
     VariantRefused,
     seed_key,
 )
-from rods.curriculum.records import CurriculumState, SeedRequest, TaskRecord, TaskStatus
+from rods.curriculum.records import SeedRequest, TaskRecord, TaskStatus
 from rods.curriculum.statistics import UNOBSERVED, RewardError
+from rods.curriculum.value import CurriculumState, empty
 from rods.tasks.model import Origin, Task
 
-__all__ = ["CurriculumState", "apply", "excluded", "fold", "initial"]
+__all__ = ["CurriculumState", "apply", "excluded", "fold", "initial", "replay"]
 
 
 def initial(seeds: Sequence[Task], boundary: BoundaryConfig, buffer: BufferConfig) -> CurriculumState:
@@ -54,21 +56,32 @@ def initial(seeds: Sequence[Task], boundary: BoundaryConfig, buffer: BufferConfi
     """
     if not seeds:
         raise CurriculumError("the pool needs at least one seed task, found none: check tasks.train_count")
-    tasks: dict[str, TaskRecord] = {}
-    contents: dict[str, str] = {}
+    draft = Draft(empty(boundary, buffer))
     for task in seeds:
-        if task.id in tasks:
+        if task.id in draft.tasks:
             raise CurriculumError(f"seed task {task.id!r} appears twice; ids must be unique in a run")
         if task.origin is not Origin.SEED or task.seed_id != task.id:
             raise CurriculumError(
                 f"task {task.id!r}: expected an original seed, found origin {task.origin.value!r} "
                 f"and root {task.seed_id!r}"
             )
-        tasks[task.id] = _seed_record(task)
-        contents.setdefault(task.content_id(), task.id)
-    return CurriculumState(
-        boundary, buffer, tasks, contents, {}, {}, {}, 0, 0, False, False, fingerprint=None, seed=None
-    )
+        draft.put_task(_seed_record(task))
+        content = task.content_id()
+        if content not in draft.contents:
+            draft.contents[content] = task.id
+    return draft.freeze()
+
+
+def replay(
+    seeds: Sequence[Task], boundary: BoundaryConfig, buffer: BufferConfig, events: Iterable[Event]
+) -> CurriculumState:
+    """The state that a whole history leads to, from nothing but the seeds: what a snapshot must agree with.
+
+    Raises:
+        CurriculumError: as `initial`.
+        ImpossibleEventError: as `fold`.
+    """
+    return fold(initial(seeds, boundary, buffer), events)
 
 
 def apply(state: CurriculumState, event: Event) -> CurriculumState:
@@ -142,8 +155,7 @@ def _run_started(event: RunStarted, draft: Draft) -> None:
 
 @_advance.register
 def _epoch_started(event: EpochStarted, draft: Draft) -> None:
-    active = sum(record.status is TaskStatus.ACTIVE for record in draft.tasks.values())
-    require(event.active == active, event, f"{active} active tasks", event.active)
+    require(event.active == draft.active, event, f"{draft.active} active tasks", event.active)
     draft.epoch, draft.in_epoch = event.epoch, True
 
 
@@ -157,7 +169,7 @@ def _group_observed(event: GroupObserved, draft: Draft) -> None:
         statistics = record.statistics.observe(event.rewards, event.step, event.epoch)
     except RewardError as error:
         raise ImpossibleEventError(f"event {event.name} of task {event.task_id!r}: {error}") from error
-    draft.own("tasks")[event.task_id] = replace(record, statistics=statistics)
+    draft.put_task(replace(record, statistics=statistics))
 
 
 @_advance.register
@@ -178,10 +190,9 @@ def _seed_emitted(event: SeedEmitted, draft: Draft) -> None:
         "a seed outside its exclusion window",
         f"emitted at {last}",
     )
-    draft.own("last_emitted")[event.seed_id] = event.step
-    draft.own("requests")[event.key] = SeedRequest(
-        event.key, event.task_id, event.seed_id, event.step, event.epoch, event.phi, None
-    )
+    draft.last_emitted[event.seed_id] = event.step
+    request = SeedRequest(event.key, event.task_id, event.seed_id, event.step, event.epoch, event.phi, None)
+    draft.put_request(request)
 
 
 @_advance.register
@@ -192,7 +203,7 @@ def _seed_closed(event: SeedClosed, draft: Draft) -> None:
     before = request.outcome
     late = before is SeedOutcome.EXPIRED and event.outcome is not SeedOutcome.EXPIRED
     require(before is None or late, event, f"seed request {event.key!r} open or expired", before)
-    draft.own("requests")[event.key] = replace(request, outcome=event.outcome)
+    draft.put_request(replace(request, outcome=event.outcome))
 
 
 @_advance.register
@@ -214,32 +225,34 @@ def _variant_arrived(event: VariantArrived, draft: Draft) -> None:
     require(
         event.content_id not in draft.contents, event, "new content", draft.contents.get(event.content_id)
     )
-    draft.own("contents")[event.content_id] = event.task_id
-    draft.own("tasks")[event.task_id] = TaskRecord(
-        id=event.task_id,
-        seed_id=event.seed_id,
-        type=event.type,
-        kind=event.kind,
-        origin=Origin.VARIANT,
-        status=TaskStatus.WAITING,
-        reason=None,
-        request=event.key,
-        index=event.index,
-        arrived_epoch=event.epoch,
-        injected_epoch=None,
-        statistics=UNOBSERVED,
+    draft.contents[event.content_id] = event.task_id
+    draft.put_task(
+        TaskRecord(
+            id=event.task_id,
+            seed_id=event.seed_id,
+            type=event.type,
+            kind=event.kind,
+            origin=Origin.VARIANT,
+            status=TaskStatus.WAITING,
+            reason=None,
+            request=event.key,
+            index=event.index,
+            arrived_epoch=event.epoch,
+            injected_epoch=None,
+            statistics=UNOBSERVED,
+        )
     )
 
 
 @_advance.register
 def _variant_refused(event: VariantRefused, draft: Draft) -> None:
-    draft.own("refused")[event.reason] = draft.refused.get(event.reason, 0) + 1
+    draft.refused[event.reason] = (draft.refused.get(event.reason) or 0) + 1
 
 
 @_advance.register
 def _variant_injected(event: VariantInjected, draft: Draft) -> None:
     record = draft.record(event, event.task_id, TaskStatus.WAITING)
-    draft.own("tasks")[event.task_id] = replace(record, status=TaskStatus.ACTIVE, injected_epoch=event.epoch)
+    draft.put_task(replace(record, status=TaskStatus.ACTIVE, injected_epoch=event.epoch))
 
 
 @_advance.register
@@ -248,7 +261,7 @@ def _task_retired(event: TaskRetired, draft: Draft) -> None:
     require(record.origin is Origin.VARIANT, event, "a variant: originals are never retired", event.task_id)
     mean = record.statistics.mean
     require(event.mean == mean, event, f"the task's latest mean {mean}", event.mean)
-    draft.own("tasks")[event.task_id] = replace(record, status=TaskStatus.RETIRED, reason=event.reason)
+    draft.put_task(replace(record, status=TaskStatus.RETIRED, reason=event.reason))
 
 
 @_advance.register

@@ -7,8 +7,9 @@ must have a mean of 0.2, and the order in which rollouts finish must not move it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isfinite
+
+import msgspec
 
 from rods.curriculum.errors import CurriculumError
 
@@ -17,8 +18,7 @@ class RewardError(CurriculumError):
     """Rewards no statistic can be made of."""
 
 
-@dataclass(frozen=True)
-class TaskStatistics:
+class TaskStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """Observations of one task, oldest first.
 
     Attributes:

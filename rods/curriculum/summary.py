@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
-from rods.curriculum.boundary import Zone, zone
-from rods.curriculum.records import CurriculumState, TaskStatus
+from rods.curriculum.index import UNOBSERVED_ZONE, Index
+from rods.curriculum.records import TaskStatus
+from rods.curriculum.value import CurriculumState
+from rods.curriculum.zones import Zone
 from rods.tasks.model import Origin
 
 
 def summary(state: CurriculumState) -> dict[str, Any]:
-    """Counts over all tasks.
+    """Counts over all tasks; costs nothing that grows with the pool.
 
     Returns:
         zones: {hard, boundary, mastered} of the active tasks by their latest mean, unobserved: active tasks
@@ -19,29 +20,20 @@ def summary(state: CurriculumState) -> dict[str, Any]:
         seeds_emitted, seeds_open: seed requests in all and those without an outcome; requests closed by
         outcome under seeds_closed.
     """
-    zones: Counter[str] = Counter({name.value: 0 for name in Zone})
-    counts: Counter[tuple[TaskStatus, Origin]] = Counter()
-    retired: Counter[str] = Counter()
-    unobserved = 0
-    for record in state.tasks.values():
-        counts[record.status, record.origin] += 1
-        mean = record.statistics.mean
-        if record.reason is not None:
-            retired[record.reason.value] += 1
-        elif record.status is TaskStatus.ACTIVE and mean is not None:
-            zones[zone(mean, state.boundary).value] += 1
-        elif record.status is TaskStatus.ACTIVE:
-            unobserved += 1
-    closed = Counter(request.outcome.value for request in state.requests.values() if request.outcome)
+    index = state.index
     return {
-        "zones": dict(zones),
-        "unobserved": unobserved,
-        "active_seeds": counts[TaskStatus.ACTIVE, Origin.SEED],
-        "active_variants": counts[TaskStatus.ACTIVE, Origin.VARIANT],
-        "waiting": counts[TaskStatus.WAITING, Origin.VARIANT],
-        "retired": dict(sorted(retired.items())),
+        "zones": {name.value: index.count("zone", name) for name in Zone},
+        "unobserved": index.count("zone", UNOBSERVED_ZONE),
+        "active_seeds": index.count("status", TaskStatus.ACTIVE, Origin.SEED),
+        "active_variants": index.count("status", TaskStatus.ACTIVE, Origin.VARIANT),
+        "waiting": index.count("status", TaskStatus.WAITING, Origin.VARIANT),
+        "retired": _by_name(index, "retired"),
         "refused": dict(sorted(state.refused.items())),
         "seeds_emitted": len(state.requests),
-        "seeds_open": len(state.requests) - closed.total(),
-        "seeds_closed": dict(sorted(closed.items())),
+        "seeds_open": len(index.open),
+        "seeds_closed": _by_name(index, "closed"),
     }
+
+
+def _by_name(index: Index, kind: str) -> dict[str, int]:
+    return {str(label[1]): count for label, count in sorted(index.counts.items()) if label[0] == kind}

@@ -106,9 +106,8 @@ class Handover:
 
     def write_expanded(self, epoch: int) -> None:
         """Write the variants that arrived in `epoch` to `expanded/`, one JSON object a line."""
-        records = self._ledger.state.tasks.values()
-        arrived = [record.id for record in records if record.request and record.arrived_epoch == epoch]
-        lines = [json.dumps(self._tasks[task_id].to_json(), sort_keys=True) + "\n" for task_id in arrived]
+        arrived = pool.arrived(self._ledger.state, epoch)
+        lines = [json.dumps(self._tasks[record.id].to_json(), sort_keys=True) + "\n" for record in arrived]
         write_text(self._run.expanded_file(epoch), "".join(lines))
 
     def counts(self) -> dict[str, dict[str, int]]:

@@ -128,7 +128,7 @@ def test_content_known_in_any_state_is_refused():
     run.take(_retire(run, "v1"))
     assert _reason(run, variant_task("w1", "s0", "x"), key) == "duplicate_content"
     assert _reason(run, variant_task("v1", "s0", "fresh"), key) == "duplicate_id"
-    assert run.state.refused == {"duplicate_content": 5, "duplicate_id": 1}
+    assert dict(run.state.refused) == {"duplicate_content": 5, "duplicate_id": 1}
 
 
 def _retire(run: Run, name: str):

@@ -254,6 +254,10 @@ def _delete(*path: str) -> Callable[[dict], None]:
         _set("tasks", "v", "status", to="asleep"),
         _set("tasks", "a", "statistics", "mean", to=math.nan),
         _set("tasks", to=[]),
+        _set("tasks", "a", "id", to="b"),
+        _set("requests", "000003-b", "key", to="000003-c"),
+        _delete("requests", "000001-a"),
+        _set("boundary", "quotas", "base", to=1.5),
     ],
 )
 def test_a_snapshot_of_another_form_is_refused(change):
@@ -270,11 +274,10 @@ def test_what_is_no_snapshot_is_refused(data):
         CurriculumState.from_json(data)
 
 
-def test_digest_depends_on_content_not_on_the_order_of_keys():
+def test_digest_depends_on_content_not_on_the_order_of_entries():
     state = _example().state
     data = json.loads(json.dumps(state.to_json(), sort_keys=True))
     shuffled = CurriculumState.from_json({**data, "tasks": dict(reversed(data["tasks"].items()))})
-    assert list(shuffled.tasks) != list(state.tasks)
     assert shuffled.digest() == state.digest()
     assert fold(shuffled, []).digest() == state.digest()
     assert apply(state, GroupObserved(4, 2, "c", (1.0, 0.0))).digest() != state.digest()
