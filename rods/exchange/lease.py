@@ -1,142 +1,74 @@
-"""Leases: who works on a message, and who may say that it is done.
+"""Leases: who works on a file of messages, and who may say what becomes of them.
 
-A claimed message is a file whose name holds a random token. Its lease is renewed by touching it and ends when
-it is taken out of claimed/, by its owner or by a reaper. Every ending is one rename of that very name, which
-only one process can win: a worker that froze, lost its lease and wakes up finds its file gone and cannot
-commit. The token in the name is the fence, so no clock and no lock decides.
+A lease is renewed by touching the claimed file and ends when that is taken out of claimed/, by its owner or by a
+reaper. A worker that froze, lost its lease and wakes up finds its file gone and cannot commit: see `spool`.
 """
 
 from __future__ import annotations
 
+import enum
 import os
-import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rods.exchange import names
-from rods.exchange.atomic import fsync_dir, make_dirs, read_json, write_json
+from rods.exchange import message, names, settlement
+from rods.exchange.message import Message
 from rods.exchange.names import ClaimedName, QueueError
-
-STATES = ("ready", "claimed", "done", "quarantine")
-
-
-class LeaseLostError(QueueError):
-    """The lease was taken away (it expired) or was ended before: drop the work, another may have it."""
+from rods.exchange.settlement import Part
+from rods.exchange.spool import LeaseLostError, Spool, lost
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why one delivery of a message did not end in a commit."""
+class Fate(enum.Enum):
+    """What becomes of a message whose delivery ends."""
 
-    delivery: int
-    owner: str
-    reason: str
+    DONE = "done"
+    HANDED_BACK = "handed back"  # not worked on: back to its place, and not counted as a delivery
+    FAILED = "failed"  # back to ready, or quarantine after the last delivery
+    QUARANTINED = "quarantined"  # failed for good
+    DROPPED = "dropped"  # nobody will work on it
 
 
 @dataclass(frozen=True)
-class Spool:
-    """The folders of one queue and the moves between them."""
+class Ending:
+    """The fate of one message, with the reason when it is not a good one."""
 
-    root: Path
-    max_deliveries: int
-
-    @property
-    def tmp(self) -> Path:
-        """Messages being written."""
-        return self.root / "tmp"
-
-    @property
-    def keys(self) -> Path:
-        """Every key ever put: a hard link to its message, which exists from before it is ready."""
-        return self.root / "keys"
-
-    @property
-    def failures_dir(self) -> Path:
-        """Reasons of failed deliveries, one small file each."""
-        return self.root / "failures"
-
-    def state(self, name: str) -> Path:
-        """The folder of one of STATES."""
-        return self.root / name
-
-    def make(self) -> None:
-        """Create the folders that are missing."""
-        for path in (self.tmp, self.keys, self.failures_dir, *map(self.state, STATES)):
-            make_dirs(path)
-
-    def entries(self, state: str) -> list[str]:
-        """What lies in the folder of `state`, sorted; also what is no message (probes, NFS leftovers)."""
-        return sorted(os.listdir(self.state(state)))
-
-    def end(self, claimed: ClaimedName, state: str, name: str) -> None:
-        """Move a claimed message to `name` in `state`, durably: the fence.
-
-        Raises:
-            LeaseLostError: it is no longer there under this token.
-        """
-        try:
-            (self.state("claimed") / str(claimed)).rename(self.state(state) / name)
-        except FileNotFoundError as error:
-            raise lost(claimed) from error
-        fsync_dir(self.state(state))
-        fsync_dir(self.state("claimed"))
-
-    def fail(self, claimed: ClaimedName, reason: str) -> None:
-        """End a delivery without success: back to ready, or to quarantine if it was the last one allowed."""
-        if claimed.ready.deliveries >= self.max_deliveries:
-            self.set_aside(claimed, reason)
-            return
-        self._end_with_reason(claimed, reason, "ready", str(claimed.ready))
-
-    def set_aside(self, claimed: ClaimedName, reason: str) -> None:
-        """Quarantine a claimed message."""
-        self._end_with_reason(claimed, reason, "quarantine", names.stored(claimed.ready.key))
-
-    def _end_with_reason(self, claimed: ClaimedName, reason: str, state: str, name: str) -> None:
-        # The reason first: a crash between the two must not lose it. Each writer has its own file for it,
-        # and takes it back when somebody else ended the lease.
-        note = (
-            self.failures_dir
-            / f"{claimed.ready.key}+{claimed.ready.deliveries:04d}+{secrets.token_hex(4)}.json"
-        )
-        body = {"delivery": claimed.ready.deliveries, "owner": names.decode(claimed.owner), "reason": reason}
-        write_json(note, body)
-        try:
-            self.end(claimed, state, name)
-        except LeaseLostError:
-            note.unlink(missing_ok=True)
-            raise
-
-    def failures(self, key: str) -> list[Failure]:
-        """The failed deliveries of the encoded `key`, in order."""
-        found = sorted(name for name in os.listdir(self.failures_dir) if name.startswith(f"{key}+"))
-        return [Failure(**read_json(self.failures_dir / name)) for name in found]
+    fate: Fate
+    reason: str = ""
 
 
-def lost(claimed: ClaimedName) -> LeaseLostError:
-    """The error for a lease that is no longer held."""
-    return LeaseLostError(
-        f"{names.decode(claimed.owner)} no longer holds the lease on {names.decode(claimed.ready.key)!r} "
-        f"(delivery {claimed.ready.deliveries}): it expired, or was ended before. Drop this work; "
-        "renew more often if the worker was alive."
-    )
+DONE = Ending(Fate.DONE)
+HANDED_BACK = Ending(Fate.HANDED_BACK)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One delivery of one message. Apply its effects (idempotently, by key), then `commit`.
+    """One delivery of one file: a message or a batch. Apply the effects (idempotently, by key), then end it.
 
     Attributes:
-        key: as it was put.
-        message: as it was put.
-        deliveries: 1 for the first delivery.
+        messages: as they were put, in delivery order.
     """
 
-    key: str
-    message: dict[str, Any]
+    messages: tuple[Message, ...]
     claimed: ClaimedName
     spool: Spool
+
+    @property
+    def key(self) -> str:
+        """The key of the only message. Raises QueueError for a batch."""
+        return self._single.key
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The content of the only message. Raises QueueError for a batch."""
+        return self._single.content
+
+    @property
+    def _single(self) -> Message:
+        if len(self.messages) != 1:
+            raise QueueError(f"a batch of {len(self.messages)} messages has no single key: use `messages`.")
+        return self.messages[0]
 
     @property
     def token(self) -> str:
@@ -150,28 +82,119 @@ class Claim:
 
     @property
     def deliveries(self) -> int:
-        """How often the message was claimed, this time included."""
+        """How often the messages were claimed, this time included."""
         return self.claimed.ready.deliveries
+
+    @property
+    def _path(self) -> Path:
+        return self.spool.state("claimed") / str(self.claimed)
 
     def renew(self) -> None:
         """Start the lease anew. Call at least every third of the lease. Raises LeaseLostError."""
         try:
-            os.utime(self.spool.state("claimed") / str(self.claimed), follow_symlinks=False)
+            os.utime(self._path, follow_symlinks=False)
         except FileNotFoundError as error:
             raise lost(self.claimed) from error
 
     def commit(self) -> None:
-        """Done: the message is never delivered again. Raises LeaseLostError when fenced off."""
-        self.spool.end(self.claimed, "done", names.stored(self.claimed.ready.key))
+        """Done: the messages are never delivered again. Raises LeaseLostError when fenced off."""
+        self._settle_alike(DONE)
 
     def release(self, reason: str) -> None:
         """Failed this time: back to ready, or quarantine after the last delivery. Raises LeaseLostError."""
-        self.spool.fail(self.claimed, reason)
+        self._settle_alike(Ending(Fate.FAILED, reason))
 
     def quarantine(self, reason: str) -> None:
         """Failed for good: set aside with its reason. Raises LeaseLostError."""
-        self.spool.set_aside(self.claimed, reason)
+        self._settle_alike(Ending(Fate.QUARANTINED, reason))
 
     def hand_back(self) -> None:
         """Not worked on (a clean stop): back to its place and not counted. Raises LeaseLostError."""
-        self.spool.end(self.claimed, "ready", str(self.claimed.ready.uncounted()))
+        self._settle_alike(HANDED_BACK)
+
+    def _settle_alike(self, ending: Ending) -> None:
+        self.settle({one.key: ending for one in self.messages})
+
+    def settle(self, endings: Mapping[str, Ending]) -> None:
+        """End the delivery, each message in its own way; a batch that is not treated as one is split up.
+
+        From then on each of its messages is a file of its own. Either all of it happens or nothing.
+
+        Raises:
+            LeaseLostError: fenced off.
+            QueueError: `endings` are not those of exactly these messages.
+        """
+        if endings.keys() != {one.key for one in self.messages}:
+            raise QueueError(
+                f"expected an ending for each of {[one.key for one in self.messages]}, found {list(endings)}."
+            )
+        ready = self.claimed.ready
+        fates = {ending.fate for ending in endings.values()}
+        if fates == {Fate.DONE}:
+            self.spool.end(self.claimed, "done", names.stored(ready.label))
+        elif fates == {Fate.HANDED_BACK}:
+            self.spool.end(self.claimed, "ready", str(ready.uncounted()))
+        else:
+            self._settle_apart(endings)
+
+    def _settle_apart(self, endings: Mapping[str, Ending]) -> None:
+        # The reasons first: a crash must not lose them. They are taken back when somebody else has the lease.
+        notes = [
+            self.spool.note(self.claimed, one.encoded, endings[one.key].reason)
+            for one in self.messages
+            if endings[one.key].fate not in (Fate.DONE, Fate.HANDED_BACK)
+        ]
+        places = [self._place(one, endings[one.key].fate) for one in self.messages]
+        try:
+            self._move(places)
+        except LeaseLostError:
+            for note in notes:
+                note.unlink(missing_ok=True)
+            raise
+
+    def _move(self, places: list[tuple[str, str]]) -> None:
+        if not names.is_batch(self.claimed.ready.label):
+            self.spool.end(self.claimed, *places[0])
+            return
+        parts = [
+            Part(state, name, message.encode((one,), one.encoded))
+            for one, (state, name) in zip(self.messages, places, strict=True)
+        ]
+        try:
+            settlement.split(self.spool, self._path, parts)
+        except FileNotFoundError as error:
+            raise lost(self.claimed) from error
+
+    def _place(self, one: Message, fate: Fate) -> tuple[str, str]:
+        """State and file name of a message after this delivery."""
+        ready = self.claimed.ready.single(one.encoded, one.priority)
+        if fate is Fate.HANDED_BACK:
+            return "ready", str(ready.uncounted())
+        if fate is Fate.FAILED and ready.deliveries < self.spool.max_deliveries:
+            return "ready", str(ready)
+        state = {Fate.DONE: "done", Fate.DROPPED: "dropped"}.get(fate, "quarantine")
+        return state, names.stored(one.encoded)
+
+
+def set_aside(spool: Spool, claimed: ClaimedName, keys: tuple[str, ...], reason: str) -> None:
+    """Quarantine a claimed file that cannot be read.
+
+    Args:
+        keys: the encoded keys that were put in it, as far as they are known: each is set aside under its own
+            name, as what its entry in keys/ holds.
+
+    Raises:
+        LeaseLostError: fenced off.
+    """
+    label = claimed.ready.label
+    notes = [spool.note(claimed, key, reason) for key in keys or (label,)]
+    try:
+        if names.is_batch(label) and keys:
+            parts = [Part("quarantine", names.stored(key), spool.key_entry(key)) for key in keys]
+            settlement.split(spool, spool.state("claimed") / str(claimed), parts)
+        else:
+            spool.end(claimed, "quarantine", names.stored(label))
+    except (FileNotFoundError, LeaseLostError) as error:
+        for note in notes:
+            note.unlink(missing_ok=True)
+        raise lost(claimed) from error

@@ -1,43 +1,48 @@
 """A message queue in a shared folder, for producers and consumers on different nodes; no server, no lock.
 
 Every change of state is one rename or one hard link, which the file server makes atomic. Delivery is at least
-once; with effects that are idempotent by key, and `commit` behind the fence of `lease`, the effect is exactly
-once.
+once; with effects that are idempotent by key, and endings behind the fence of `spool`, the effect is exactly
+once. A file holds one message or a batch: a batch is one delivery, with one lease and one fence, and is taken
+apart as soon as its messages do not all end well.
 
-A put writes tmp/x, links it as keys/<key> (exclusive: one of several racing producers wins) and renames it
-into ready/. A producer that dies between the last two leaves a file in tmp/ with a second link, its key;
-anybody finishes that rename for it, and only one can.
+Each key that was ever put is in exactly one state: ready, claimed, done, quarantine or dropped. The exception is
+what a crash in the middle of a put or of a split left in tmp/: it is `known`, and in no state until the next
+`reap` (of anybody) completes it. Listings of several states are not one instant either.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import json
 import os
-import secrets
-import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rods.exchange import names, server_clock
-from rods.exchange.atomic import CorruptFileError, fsync_dir, parse_json, write_new
-from rods.exchange.lease import STATES, Claim, Failure, LeaseLostError, Spool
-from rods.exchange.names import ClaimedName, InvalidKeyError, PutName, QueueError, ReadyName
+from rods.exchange import claiming, depth, message, names, puts, server_clock, settlement
+from rods.exchange.atomic import CorruptFileError
+from rods.exchange.lease import DONE, HANDED_BACK, Claim, Ending, Fate
+from rods.exchange.message import Message
+from rods.exchange.names import ClaimedName, InvalidKeyError, QueueError, ReadyName
+from rods.exchange.spool import STATES, Failure, LeaseLostError, Spool
 
 __all__ = [
+    "DONE",
+    "HANDED_BACK",
+    "STATES",
     "Claim",
+    "Ending",
     "Failure",
+    "Fate",
     "InvalidKeyError",
     "LeaseLostError",
+    "Message",
     "MessageMissingError",
     "Queue",
     "QueueError",
 ]
 
-# A file in tmp/ that never got its key is a put that never happened; swept when nobody can still be at it.
-_ABANDONED_PUT_S = 3600.0
+# What lies in tmp/ and never became a message is swept when nobody can still be at it.
+_ABANDONED_S = 3600.0
 
 
 class MessageMissingError(QueueError):
@@ -64,154 +69,192 @@ class Queue:
         self._spool = Spool(self.root, max_deliveries)
         self._spool.make()
         self._last_age_ns = 0
+        self._batches: dict[str, tuple[Message, ...]] = {}  # heads by label: a batch never changes
 
-    def put(self, key: str, message: dict[str, Any], *, priority: float = 0.0) -> bool:
-        """Publish `message` under `key`, durably.
+    def put(self, key: str, content: dict[str, Any], *, priority: float = 0.0) -> bool:
+        """Publish one message, durably.
 
         Returns:
-            False, with nothing changed, when the key was put before: ready, claimed, done or set aside alike.
+            False, with nothing changed, when the key was put before, whatever its state is.
 
         Raises:
-            InvalidKeyError, QueueError: the key, the priority or the message cannot be stored.
-            OSError: the disk is full, …; the message is not published and the call may be repeated.
+            InvalidKeyError, QueueError: the key, the priority or the content cannot be stored.
+            OSError: the disk is full, …; the call may be repeated.
         """
-        name = PutName(names.rank(priority), names.encode(key), secrets.token_hex(8))
-        body = _envelope(key, priority, message)
-        if self.known(key):
-            self._finish_puts()
-            return False
-        temporary = self._spool.tmp / str(name)
-        written = write_new(temporary, body)
-        # Of one producer's messages the earlier is always the older, however coarse the server's clock.
-        self._last_age_ns = max(self._last_age_ns + 1, written.st_mtime_ns)
-        if not self._reserve(temporary, name.key):
-            return False
-        self._publish(temporary, name.ready(self._last_age_ns))
-        return True
+        return bool(self.put_many([Message(key, content, priority)]))
 
-    def _reserve(self, temporary: Path, key: str) -> bool:
-        """Take the encoded `key` for the message in `temporary`; False when another has it."""
-        entry = self._spool.keys / names.stored(key)
-        try:
-            os.link(temporary, entry)
-        except FileExistsError:
-            # NFS may report this for a link that its own lost reply made.
-            if not os.path.samestat(os.lstat(temporary), os.lstat(entry)):
-                temporary.unlink()
-                return False
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        fsync_dir(self._spool.keys)
-        return True
+    def put_many(self, messages: Iterable[Message], per_file: int = 1) -> set[str]:
+        """Publish messages, durably, those of highest priority together, `per_file` in one file.
 
-    def _publish(self, temporary: Path, name: ReadyName) -> None:
-        ready = self._spool.state("ready")
-        try:
-            temporary.rename(ready / str(name))
-        except FileNotFoundError:
-            # Another process saw our reservation and finished this put for us.
-            return
-        fsync_dir(ready)
+        Returns:
+            the keys that were not put before; the others are left as they are.
 
-    def _finish_puts(self) -> None:
-        """Complete the puts of producers that died holding their key; sweep those that never took one."""
-        for entry in sorted(os.listdir(self._spool.tmp)):
-            name = PutName.parse(entry)
-            try:
-                if name is not None:
-                    self._finish_put(self._spool.tmp / entry, name)
-            except FileNotFoundError:
-                # Its producer, or another process, was faster.
-                continue
+        Raises:
+            InvalidKeyError, QueueError: a message cannot be stored; none was.
+            OSError: the disk is full, …; some files may be published; the call may be repeated.
+        """
+        if not 1 <= per_file <= names.MAX_BATCH:
+            raise QueueError(f"per_file: expected 1 to {names.MAX_BATCH}, found {per_file}.")
+        first: dict[str, Message] = {}
+        for one in messages:
+            first.setdefault(one.key, one)
+        # Sorting is stable: equal priorities keep the order of the call.
+        ranked = sorted(first.values(), key=lambda one: names.rank(one.priority))
+        # Every message must be storable before anything is written, those of known keys too.
+        for one in ranked:
+            message.encode((one,), one.encoded)
+        fresh = [one for one in ranked if not self.known(one.key)]
+        if len(fresh) < len(ranked):
+            self._finish()
+        chunks = (tuple(fresh[start : start + per_file]) for start in range(0, len(fresh), per_file))
+        return self._publish([puts.Draft.of(chunk) for chunk in chunks])
 
-    def _finish_put(self, temporary: Path, name: PutName) -> None:
-        status = os.lstat(temporary)
-        if status.st_nlink == 1:
-            if server_clock.now(self._spool.tmp) - status.st_mtime > _ABANDONED_PUT_S:
-                temporary.unlink()
-            return
-        self._publish(temporary, name.ready(status.st_mtime_ns))
+    def _publish(self, drafts: list[puts.Draft]) -> set[str]:
+        won: set[str] = set()
+        for draft, written in zip(drafts, puts.write(self._spool, drafts), strict=True):
+            # Of one producer's files the earlier is always the older, however coarse the server's clock.
+            self._last_age_ns = max(self._last_age_ns + 1, written.st_mtime_ns)
+            won.update(puts.publish(self._spool, draft, written, self._last_age_ns))
+        if won:
+            puts.sync(self._spool)
+        return {names.decode(key) for key in won}
+
+    def _finish(self) -> list[str]:
+        """Complete what dead processes left half done in tmp/; returns the listing that it went by."""
+        entries = sorted(os.listdir(self._spool.tmp))
+        puts.finish_all(self._spool, entries)
+        settlement.finish_all(self._spool, entries)
+        return entries
 
     def claim(self, owner: str) -> Claim | None:
-        """Take the message of highest priority, the oldest among equals; None when nothing is ready.
+        """Take the file of highest priority, the oldest among equals; None when nothing is ready.
 
-        A message that cannot be read is set aside with its reason, and the next is taken.
+        See `claim_many`.
+        """
+        return next(iter(self.claim_many(owner, 1)), None)
+
+    def claim_many(self, owner: str, messages: int) -> list[Claim]:
+        """Take files in delivery order until they hold at least so many messages, with one listing.
+
+        A file that cannot be read is set aside with its reason, and the next is taken.
+
+        Args:
+            owner: for people; name host and process.
+            messages: wanted; a batch is taken whole, and so there may be more, or fewer if no more are ready.
 
         Raises:
             InvalidKeyError: the owner's name cannot be part of a file name.
         """
         encoded = names.encode(owner, names.MAX_OWNER_BYTES)
-        for name in self._spool.entries("ready"):
+        claims: list[Claim] = []
+        wanted = messages
+        for name in self._spool.labels("ready").values() if wanted > 0 else ():
             ready = ReadyName.parse(name)
-            claim = self._take(ready, encoded) if ready else None
+            claim = claiming.take(self._spool, ready, encoded) if ready else None
             if claim is not None:
-                return claim
-        return None
+                claims.append(claim)
+                wanted -= len(claim.messages)
+            if wanted <= 0:
+                break
+        return claims
 
-    def _take(self, ready: ReadyName, owner: str) -> Claim | None:
-        """Claim one message; None when another was faster or it had to be set aside."""
-        delivery = ReadyName(ready.order, ready.deliveries + 1, ready.key)
-        claimed = ClaimedName(delivery, secrets.token_hex(8), owner)
-        source = self._spool.state("ready") / str(ready)
-        target = self._spool.state("claimed") / str(claimed)
-        try:
-            # The lease starts before the file shows up in claimed/, or a reaper could see the age of the put.
-            os.utime(source, follow_symlinks=False)
-            source.rename(target)
-        except FileNotFoundError:
-            return None
-        try:
-            body = _read_envelope(target)
-            if names.encode(body["key"]) != ready.key:
-                raise CorruptFileError(f"{target}: expected the key of its name, found {body['key']!r}.")
-        except FileNotFoundError:
-            # The lease ran out and was reaped already; the message is somebody else's now.
-            return None
-        except (CorruptFileError, InvalidKeyError) as error:
-            with contextlib.suppress(LeaseLostError):
-                self._spool.set_aside(claimed, f"unreadable: {error}")
-            return None
-        return Claim(body["key"], body["message"], claimed, self._spool)
+    def shed(self, limit: int, owner: str) -> int:
+        """Drop the waiting messages of lowest priority, old or new, the youngest among equals, above `limit`.
+
+        They go to the state dropped, with a reason in `failures`. It never waits: what consumers take at
+        this moment is left to them. A batch that loses only some of its messages is split.
+
+        Returns:
+            how many were dropped.
+        """
+        files = [ready for ready in map(ReadyName.parse, self._spool.entries("ready")) if ready]
+        waiting = sum(names.count(ready.label) for ready in files)
+        if waiting <= limit:
+            return 0
+        reason = (
+            f"{waiting} messages were waiting, {limit} are allowed: those of lowest priority were dropped"
+        )
+        dropped = depth.surplus({ready: self._heads(ready) for ready in files}, limit)
+        return sum(self._drop(ready, keys, owner, reason) for ready, keys in dropped.items())
+
+    def _heads(self, ready: ReadyName) -> tuple[Message, ...]:
+        """Keys and priorities of what lies in a ready file."""
+        if not names.is_batch(ready.label):
+            return (Message(names.decode(ready.label), {}, ready.priority),)
+        return self._members(ready.label, self._spool.state("ready") / str(ready))
+
+    def _drop(self, ready: ReadyName, keys: set[str], owner: str, reason: str) -> int:
+        claim = claiming.take(self._spool, ready, names.encode(owner, names.MAX_OWNER_BYTES))
+        if claim is None:
+            return 0
+        dropped = Ending(Fate.DROPPED, reason)
+        claim.settle({one.key: dropped if one.key in keys else HANDED_BACK for one in claim.messages})
+        return len(keys)
 
     def reap(self) -> int:
-        """Take back claims whose lease ran out; also finish the puts of dead producers. Call it often.
+        """Take back claims whose lease ran out; also finish what dead processes left half done. Call it often.
 
-        Age is judged by the file server's clock. A message at its last delivery goes to quarantine.
+        Age is judged by the file server's clock. A message at its last delivery goes to quarantine; the
+        messages of a batch are split up, so that one that kills its worker does so alone the next time.
 
         Returns:
             the number of claims taken back.
         """
-        self._finish_puts()
+        entries = self._finish()
         folder = self._spool.state("claimed")
-        # The probe first: a claim renewed after it looks younger than it is, never older.
-        now = server_clock.now(folder)
-        return sum(self._reap(name, folder, now) for name in self._spool.entries("claimed"))
+        claims = [claimed for claimed in map(ClaimedName.parse, self._spool.entries("claimed")) if claimed]
+        # The probe before each look: a claim renewed after it looks younger than it is, never older.
+        now = server_clock.now(folder) if claims else 0.0
+        reaped = sum(self._reap(claimed, now) for claimed in claims)
+        if entries:
+            puts.sweep(self._spool, entries, max(_ABANDONED_S, 2 * self.lease_s))
+        return reaped
 
-    def _reap(self, name: str, folder: Path, now: float) -> bool:
-        claimed = ClaimedName.parse(name)
-        if claimed is None:
-            return False
+    def _reap(self, claimed: ClaimedName, now: float) -> bool:
         try:
-            if now - os.lstat(folder / name).st_mtime <= self.lease_s:
+            if now - os.lstat(self._spool.state("claimed") / str(claimed)).st_mtime <= self.lease_s:
                 return False
-            self._spool.fail(claimed, f"lease of {self.lease_s:g} s expired: the worker died or froze")
+            claim = claiming.open_claim(self._spool, claimed)
+            if claim is not None:
+                claim.release(f"lease of {self.lease_s:g} s expired: the worker died or froze")
         except (FileNotFoundError, LeaseLostError):
             # Ended by its owner or by another reaper at this moment.
             return False
-        return True
+        return claim is not None
 
     def known(self, key: str) -> bool:
         """Whether `key` was ever put, in whatever state it is now. Raises InvalidKeyError."""
-        return os.path.lexists(self._spool.keys / names.stored(names.encode(key)))
+        return os.path.lexists(self._spool.key_entry(names.encode(key)))
 
     def counts(self) -> dict[str, int]:
-        """Messages in each state: ready, claimed, done, quarantine. Listings are not one instant."""
-        return {state: len(self._names(state)) for state in STATES}
+        """Messages in each of STATES."""
+        return {state: sum(map(names.count, self._spool.labels(state))) for state in STATES}
 
     def keys(self, state: str) -> list[str]:
         """Keys in `state`: ready and claimed in delivery order, the others sorted. Raises QueueError."""
-        return [names.decode(key) for key in self._names(state)]
+        found = [one.key for messages in self._listed(state) for one in messages]
+        return found if state in ("ready", "claimed") else sorted(found)
+
+    def _listed(self, state: str) -> Iterator[tuple[Message, ...]]:
+        """What the files in `state` hold, without the contents."""
+        for label, name in self._spool.labels(state).items():
+            if names.is_batch(label):
+                yield self._members(label, self._spool.state(state) / name)
+            else:
+                yield (Message(names.decode(label), {}),)
+
+    def _members(self, label: str, path: Path) -> tuple[Message, ...]:
+        """Keys and priorities in a batch; none when it has moved on."""
+        if label not in self._batches:
+            try:
+                messages = message.read(path, label)
+            except FileNotFoundError:
+                return ()
+            except CorruptFileError:
+                keys = claiming.keys_of_damaged(self._spool, path, label)
+                return tuple(Message(names.decode(key), {}) for key in keys)
+            self._batches[label] = tuple(Message(one.key, {}, one.priority) for one in messages)
+        return self._batches[label]
 
     def read(self, state: str, key: str) -> dict[str, Any]:
         """The message with `key` in `state`.
@@ -220,89 +263,27 @@ class Queue:
             MessageMissingError: it is not (or no longer) in that state.
             CorruptFileError: the file does not hold a message.
         """
-        name = self._names(state).get(names.encode(key))
-        try:
-            if name is not None:
-                return _message(self._spool.state(state) / name)
-        except FileNotFoundError:
-            # Moved on since the listing: reported below, as if it had never been seen.
-            name = None
+        labels = self._spool.labels(state)
+        encoded = names.encode(key)
+        # The entry of the key is the file that it was put in, a batch perhaps.
+        label = encoded if encoded in labels else message.batch_of(self._spool.key_entry(encoded))
+        with contextlib.suppress(FileNotFoundError):
+            if label is not None and label in labels:
+                messages = message.read(self._spool.state(state) / labels[label], label)
+                for one in messages:
+                    if one.key == key:
+                        return one.content
         raise MessageMissingError(
             f"queue {self.root}: no message {key!r} in {state}. Look at keys({state!r})."
         )
 
     def failures(self, key: str) -> list[Failure]:
-        """Why earlier deliveries of `key` failed, in order. Raises InvalidKeyError."""
+        """Why earlier deliveries of `key` failed, or why it was dropped, in order. Raises InvalidKeyError."""
         return self._spool.failures(names.encode(key))
 
     def iter_ready(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Key and message of what is ready, in delivery order, unclaimed; skips what vanishes meanwhile."""
-        for key, name in self._names("ready").items():
-            try:
-                yield names.decode(key), _message(self._spool.state("ready") / name)
-            except FileNotFoundError:
-                continue
-
-    def _names(self, state: str) -> dict[str, str]:
-        """File names in `state` by encoded key."""
-        if state not in STATES:
-            raise QueueError(f"no state {state!r}: expected one of {', '.join(STATES)}.")
-        pairs = ((_key_of(name, state), name) for name in self._spool.entries(state))
-        return {key: name for key, name in pairs if key is not None}
-
-
-def _key_of(name: str, state: str) -> str | None:
-    """The encoded key in a file name of `state`; None for a file that is no message."""
-    if state == "ready":
-        ready = ReadyName.parse(name)
-        return ready.key if ready else None
-    if state == "claimed":
-        claimed = ClaimedName.parse(name)
-        return claimed.ready.key if claimed else None
-    return names.parse_stored(name)
-
-
-def _envelope(key: str, priority: float, message: dict[str, Any]) -> bytes:
-    try:
-        body = {"key": key, "priority": priority, "message": message}
-        return json.dumps(body, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise QueueError(
-            f"message {key!r} must be plain JSON: {error}. Found: {str(message)[:200]}"
-        ) from error
-
-
-def _message(path: Path) -> dict[str, Any]:
-    message: dict[str, Any] = _read_envelope(path)["message"]
-    return message
-
-
-def _read_envelope(path: Path) -> dict[str, Any]:
-    """The whole content of a message file.
-
-    Raises:
-        CorruptFileError: it is not what `put` writes, or it is no regular file (a link put there by hand).
-        FileNotFoundError: there is none.
-    """
-    body = parse_json(_read_regular(path), path)
-    if not isinstance(body, dict) or body.keys() != {"key", "priority", "message"}:
-        raise CorruptFileError(
-            f"{path}: expected a message with key, priority, message; found {str(body)[:200]}."
-        )
-    return body
-
-
-def _read_regular(path: Path) -> bytes:
-    """The bytes of a regular file. Follows no link, waits on no pipe: what lies in a queue is not trusted."""
-    refusal = CorruptFileError(f"{path}: expected a message, found a link, a folder or a device. Remove it.")
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise refusal from error
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise refusal
-    with os.fdopen(descriptor, "rb") as stream:
-        return stream.read()
+        for label, name in self._spool.labels("ready").items():
+            with contextlib.suppress(FileNotFoundError):
+                for one in message.read(self._spool.state("ready") / name, label):
+                    yield one.key, one.content

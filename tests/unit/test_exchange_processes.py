@@ -93,7 +93,7 @@ def test_racing_consumers_commit_each_message_exactly_once(tmp_path: Path) -> No
     outputs = run_together(DRAIN, queue.root)
     counts = Counter(key for output in outputs for key in output)
     assert counts == Counter(keys)
-    assert queue.counts() == {"ready": 0, "claimed": 0, "done": MESSAGES, "quarantine": 0}
+    assert queue.counts() == {"ready": 0, "claimed": 0, "done": MESSAGES, "quarantine": 0, "dropped": 0}
 
 
 def test_racing_producers_of_one_key_publish_it_once(tmp_path: Path) -> None:
@@ -136,4 +136,4 @@ def test_a_worker_stopped_past_its_lease_cannot_commit_when_it_wakes(tmp_path: P
     output, _ = child.communicate("\n", timeout=60)
     assert output.split() == ["refused"]
     heir.commit()
-    assert queue.counts() == {"ready": 0, "claimed": 0, "done": 1, "quarantine": 0}
+    assert queue.counts() == {"ready": 0, "claimed": 0, "done": 1, "quarantine": 0, "dropped": 0}

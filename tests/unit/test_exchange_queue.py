@@ -12,9 +12,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from test_exchange_journal import file_size_limit
 
-from rods.exchange import names, queue
+from rods.exchange import atomic, names, puts, queue
 from rods.exchange.atomic import CorruptFileError
-from rods.exchange.queue import InvalidKeyError, LeaseLostError, MessageMissingError, Queue, QueueError
+from rods.exchange.queue import (
+    Ending,
+    Fate,
+    InvalidKeyError,
+    LeaseLostError,
+    MessageMissingError,
+    Queue,
+    QueueError,
+)
 
 
 def expire_all(opened: Queue) -> None:
@@ -63,7 +71,7 @@ def test_a_coarse_server_clock_keeps_the_order_of_one_producer(
         os.utime(path, (1_700_000_000, 1_700_000_000))
         return path.stat()
 
-    monkeypatch.setattr(queue, "write_new", write_in_the_same_second)
+    monkeypatch.setattr(puts, "write_new", write_in_the_same_second)
     order = ["c", "a", "d", "b"]
     for key in order:
         opened.put(key, {})
@@ -126,7 +134,7 @@ def test_keys_that_cannot_be_names_are_refused(opened: Queue, key: str) -> None:
     for use in (lambda: opened.put(key, {}), lambda: opened.known(key), lambda: opened.claim(key)):
         with pytest.raises(InvalidKeyError):
             use()
-    assert opened.counts() == {"ready": 0, "claimed": 0, "done": 0, "quarantine": 0}
+    assert opened.counts() == {"ready": 0, "claimed": 0, "done": 0, "quarantine": 0, "dropped": 0}
 
 
 @pytest.mark.parametrize(
@@ -142,18 +150,19 @@ def test_a_message_that_cannot_be_stored_does_not_use_up_its_key(
 
 
 def test_a_key_is_accepted_once_whatever_became_of_it(opened: Queue) -> None:
-    for key in ("ready", "claimed", "done", "quarantine"):
+    for key in ("ready", "claimed", "done", "quarantine", "dropped"):
         assert opened.put(key, {})
-    by_key = {one.key: one for one in (claim(opened) for _ in range(4))}
+    by_key = {one.key: one for one in (claim(opened) for _ in range(5))}
     by_key["ready"].hand_back()
     by_key["done"].commit()
     by_key["quarantine"].quarantine("bad")
+    by_key["dropped"].settle({"dropped": Ending(Fate.DROPPED, "too many")})
     for state, count in opened.counts().items():
         assert count == 1
         assert opened.keys(state) == [state]
         assert not opened.put(state, {"again": True})
         assert opened.read(state, state) == {}
-    assert opened.counts() == {"ready": 1, "claimed": 1, "done": 1, "quarantine": 1}
+    assert opened.counts() == {"ready": 1, "claimed": 1, "done": 1, "quarantine": 1, "dropped": 1}
 
 
 def test_reading_what_is_not_there_is_an_error(opened: Queue) -> None:
@@ -183,7 +192,7 @@ def test_an_expired_claim_goes_to_another_and_its_owner_is_fenced_off(opened: Qu
             late()
     assert [(one.delivery, one.owner) for one in opened.failures("k")] == [(1, "frozen")]
     second.commit()
-    assert opened.counts() == {"ready": 0, "claimed": 0, "done": 1, "quarantine": 0}
+    assert opened.counts() == {"ready": 0, "claimed": 0, "done": 1, "quarantine": 0, "dropped": 0}
     with pytest.raises(LeaseLostError):
         second.commit()
 
@@ -241,7 +250,7 @@ def test_poison_is_set_aside_with_all_its_reasons(tmp_path: Path) -> None:
     expire_all(opened)
     opened.reap()
     claim(opened, "w3").release("third")
-    assert opened.counts() == {"ready": 0, "claimed": 0, "done": 0, "quarantine": 1}
+    assert opened.counts() == {"ready": 0, "claimed": 0, "done": 0, "quarantine": 1, "dropped": 0}
     failures = opened.failures("poison")
     assert [(one.delivery, one.owner) for one in failures] == [(1, "w/1"), (2, "w2"), (3, "w3")]
     assert (failures[0].reason, failures[2].reason) == ("first", "third")
@@ -306,7 +315,7 @@ def test_foreign_files_are_left_alone(opened: Queue) -> None:
         (opened.root / folder / ".nfs0001").touch()
         (opened.root / folder / "README").touch()
     opened.put("k", {})
-    assert opened.counts() == {"ready": 1, "claimed": 0, "done": 0, "quarantine": 0}
+    assert opened.counts() == {"ready": 1, "claimed": 0, "done": 0, "quarantine": 0, "dropped": 0}
     expire_all(opened)
     assert opened.reap() == 0
     assert claim(opened).key == "k"
@@ -319,7 +328,7 @@ def die_before_publishing(opened: Queue, key: str, monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Queue, "_publish", killed)
+        patch.setattr(atomic, "rename", killed)
         with pytest.raises(KeyboardInterrupt):
             opened.put(key, {"n": 1}, priority=0.5)
     assert opened.counts()["ready"] == 0
@@ -350,19 +359,18 @@ def test_the_put_of_a_dead_producer_is_finished_by_the_same_put_again(
 def test_a_producer_whose_put_another_finished_does_not_repeat_it(
     opened: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish = Queue._publish
+    rename = atomic.rename
 
-    def overtaken(self: Queue, temporary: Path, name: names.ReadyName) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(Queue, "_publish", publish)
-            Queue(self.root).reap()
-            claim(Queue(self.root)).commit()
-            publish(self, temporary, name)
+    def overtaken(source: Path, target: Path) -> None:
+        patch.setattr(atomic, "rename", rename)
+        Queue(opened.root).reap()
+        claim(Queue(opened.root)).commit()
+        rename(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Queue, "_publish", overtaken)
+        patch.setattr(atomic, "rename", overtaken)
         assert opened.put("k", {})
-    assert opened.counts() == {"ready": 0, "claimed": 0, "done": 1, "quarantine": 0}
+    assert opened.counts() == {"ready": 0, "claimed": 0, "done": 1, "quarantine": 0, "dropped": 0}
 
 
 def test_leftovers_of_puts_that_never_happened_are_swept_when_old(opened: Queue) -> None:

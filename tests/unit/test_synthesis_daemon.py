@@ -94,7 +94,7 @@ def test_six_seeds_poison_and_a_dropped_one(run: RunDir) -> None:
 
     asyncio.run(serve_until(daemon(run, build(SynthesisConfig())), run, answered(run, 10)))
 
-    assert queue.counts() == {"ready": 0, "claimed": 0, "done": 7, "quarantine": 3}
+    assert queue.counts() == {"ready": 0, "claimed": 0, "done": 7, "quarantine": 3, "dropped": 0}
     assert "Nobody" in queue.failures("poison-class")[0].reason
     assert "missing keys" in queue.failures("poison-form")[0].reason
     found = answers(run)
@@ -144,7 +144,7 @@ def test_a_stop_hands_claims_back_without_a_delivery(run: RunDir) -> None:
 
     asyncio.run(scenario())
     queue = run.queue("seeds")
-    assert queue.counts() == {"ready": 1, "claimed": 0, "done": 0, "quarantine": 0}
+    assert queue.counts() == {"ready": 1, "claimed": 0, "done": 0, "quarantine": 0, "dropped": 0}
     assert run.queue("variants").counts()["ready"] == 0
     assert [record["name"] for record in records(run)] == ["seed_claimed", "seed_handed_back"]
     claim = queue.claim("next")
