@@ -32,6 +32,7 @@ class JournalCorruptError(JournalError):
     Attributes:
         file: the journal.
         offset: first byte of the frame that does not check out.
+        found: what is there.
     """
 
     def __init__(self, file: Path, offset: int, found: str) -> None:
@@ -41,6 +42,7 @@ class JournalCorruptError(JournalError):
         )
         self.file = file
         self.offset = offset
+        self.found = found
 
 
 def frame(*records: dict[str, Any]) -> bytes:

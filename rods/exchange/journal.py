@@ -47,6 +47,7 @@ __all__ = [
     "frame",
     "read",
     "read_all",
+    "writer_of",
 ]
 
 FSYNC_POLICIES = ("always", "step", "never")
@@ -87,6 +88,11 @@ def first(path: Path) -> dict[str, Any] | None:
         header = stream.read(HEADER_BYTES)
         records, _ = decode(header + stream.read(payload_bytes(header)), path)
     return records[0] if records else None
+
+
+def writer_of(path: Path) -> str:
+    """Who wrote the journal `path`. Raises JournalError, as `files`."""
+    return _parts(path)[0]
 
 
 def attempt_of(path: Path) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,18 @@ def history(journal_dir: Path, writer: str, *, before: Path | None = None) -> li
     Raises:
         JournalError: an attempt continues more records than there are, or is damaged.
     """
+    paths = takewhile(lambda path: path != before, files(journal_dir, writer))
+    return merge((path, read(path)[0]) for path in paths)
+
+
+def merge(journals: Iterable[tuple[Path, list[dict[str, Any]]]]) -> list[dict[str, Any]]:
+    """The records that count out of one writer's journals in the order of its attempts.
+
+    Raises:
+        JournalError: an attempt continues more records than there are.
+    """
     records: list[dict[str, Any]] = []
-    for path in files(journal_dir, writer):
-        if path == before:
-            break
-        found, _ = read(path)
+    for path, found in journals:
         if found and found[0].get("name") == _CONTINUES:
             kept = int(found[0]["records"])
             if kept > len(records):

@@ -1,0 +1,393 @@
+"""`rods fsck` on a real small run: clean when nothing happened; what a crash or a bad disk did is found, told
+apart and, where that is safe, mended, without a byte being lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from launchers import snapshot
+from rods import tasks as task_sources
+from rods.cli import app
+from rods.config import BoundaryConfig, BufferConfig, Config, SynthesisConfig, TasksConfig
+from rods.curriculum import boundary, pool
+from rods.curriculum.events import EpochFinished, EpochStarted, GroupObserved, RunStarted
+from rods.exchange import journal, owner, stop
+from rods.exchange.rundir import RunDir
+from rods.fsck.check import fsck
+from rods.fsck.report import LOST, FsckError, Report, Severity
+from rods.synthesis import daemon as daemons
+from rods.synthesis.daemon import Daemon
+from rods.synthesis.pipeline import Pipeline
+from rods.synthesis.scripted import build
+from rods.training import checkpoint
+from rods.training.checkpoint import Position
+from rods.training.handover import Handover
+from rods.training.ledger import Ledger
+
+CONFIG = Config(
+    tasks=TasksConfig(source="scripted", train_count=4, heldout_count=0),
+    boundary=BoundaryConfig(max_seeds=4, quotas={"base": 4}, exclusion_steps=2),
+    buffer=BufferConfig(capacity=8, injection_fraction=1.0, barrier=True),
+)
+TASKS = task_sources.load(CONFIG.tasks)
+
+
+class Weights:
+    """A learner of which only the file matters."""
+
+    rank = 0
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        (folder / "weights.pt").write_bytes(bytes(range(256)) * 8)
+
+
+class Trainer:
+    """The real ledger and handover, without a policy."""
+
+    def __init__(self, run: RunDir, ledger: Ledger) -> None:
+        self.run, self.ledger = run, ledger
+        self.book = {task.id: task for task in TASKS.train}
+        self.handover = Handover(run, ledger, self.book, CONFIG)
+
+    def step(self, step: int, epoch: int) -> None:
+        observed = [GroupObserved(step, epoch, task.id, (0.0, 1.0)) for task in TASKS.train]
+        self.ledger.record(observed)
+        self.handover.emit(boundary.select(self.ledger.state, observed, step, epoch))
+
+    def epoch(self, epoch: int) -> None:
+        step = 3 * epoch
+        self.ledger.record(pool.inject(self.ledger.state, step - 1, epoch))
+        active = len(pool.active(self.ledger.state))
+        self.ledger.record([EpochStarted(step - 1, epoch, active)])
+        self.step(step, epoch)
+
+    def close_epoch(self, epoch: int) -> None:
+        self.handover.wait(30.0, lambda: False, lambda missing: None)
+        self.handover.write_expanded(epoch)
+        self.ledger.record([EpochFinished(3 * epoch, epoch)])
+
+    def save(self, attempt: int, step: int) -> Path:
+        extra = {"step": step, "remaining": [], "ledger": self.ledger.snapshot()}
+        position = Position(step, attempt, self.ledger.records)
+        folder = checkpoint.save(self.run, position, Weights(), extra, 3)
+        self.ledger.write_tracker()
+        return folder
+
+
+def synthesise(run: RunDir, attempt: int) -> None:
+    """The real daemon with the scripted backend, until every seed is answered."""
+    backend = build(SynthesisConfig())
+    made = Daemon(run, attempt, Pipeline(SynthesisConfig(), backend, 0), backend, 4)
+
+    async def serve() -> None:
+        serving = asyncio.create_task(made.serve())
+        while (counts := run.queue("seeds").counts())["ready"] or counts["claimed"]:
+            assert not serving.done()
+            await asyncio.sleep(0.01)
+        stop.request(run, attempt, "test")
+        await serving
+
+    asyncio.run(asyncio.wait_for(serve(), 60))
+    stop.clear_stale(run, attempt + 1)
+
+
+def make_run(parent: Path) -> RunDir:
+    """Two attempts: epoch 1 is finished and kept, the second attempt is in the middle of epoch 2."""
+    run = RunDir.create(parent, "fsck", "0" * 64)
+    snapshot.freeze_config(run, CONFIG)
+    first = Trainer(run, Ledger.begin(run, run.next_attempt(), CONFIG, TASKS))
+    first.ledger.record([RunStarted(0, 0, TASKS.fingerprint, 0)])
+    first.epoch(1)
+    synthesise(run, 1)
+    first.close_epoch(1)
+    kept = first.ledger.snapshot()
+    first.save(1, 3)
+    first.ledger.close()
+    second = Trainer(run, Ledger.resume(run, run.next_attempt(), CONFIG, TASKS, kept))
+    second.ledger.record([RunStarted(3, 1, TASKS.fingerprint, 0)])
+    second.handover.reopen()
+    second.epoch(2)
+    synthesise(run, 2)
+    second.handover.receive()
+    second.save(2, 6)
+    second.step(9, 2)
+    second.ledger.close()
+    shutil.rmtree(run.heartbeats)  # the daemon's process was this one, which lives on
+    return run
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(daemons, "_POLL_S", 0.01)
+    try:
+        return make_run(tmp_path_factory.mktemp("made"))
+    finally:
+        monkeypatch.undo()
+
+
+@contextmanager
+def copied(run: RunDir, to: Path) -> Iterator[RunDir]:
+    """A copy, hard links within it kept: a queue's keys are links to its messages."""
+    target = to / run.name
+    shutil.copytree(run.path, target, symlinks=True)
+    for keys in target.glob("queues/*/keys"):
+        _link_again(keys, run.path / keys.relative_to(target))
+    try:
+        yield RunDir(target)
+    finally:
+        shutil.rmtree(target)
+
+
+def _link_again(keys: Path, original: Path) -> None:
+    inodes = {path.stat().st_ino: path for path in original.parent.rglob("*") if path.parent != original}
+    for entry in original.iterdir():
+        twin = inodes.get(entry.stat().st_ino)
+        if twin is not None:
+            (keys / entry.name).unlink()
+            os.link(keys.parent / twin.relative_to(original.parent), keys / entry.name)
+
+
+@pytest.fixture
+def run(made: RunDir, tmp_path: Path) -> Iterator[RunDir]:
+    with copied(made, tmp_path) as found:
+        yield found
+
+
+def codes(report: Report, *, least: Severity = Severity.WARNING) -> list[str]:
+    counted = (Severity.ERROR,) if least is Severity.ERROR else (Severity.ERROR, Severity.WARNING)
+    return sorted({finding.code for finding in report.findings if finding.severity in counted})
+
+
+def bytes_of(run: RunDir) -> dict[str, bytes]:
+    files = [path for path in run.path.rglob("*") if path.is_file() and not path.is_symlink()]
+    return {path.relative_to(run.path).as_posix(): path.read_bytes() for path in files}
+
+
+def flip(path: Path, position: int = -1) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x20
+    path.write_bytes(data)
+
+
+def newest(run: RunDir, pattern: str) -> Path:
+    return sorted(run.path.glob(pattern))[-1]
+
+
+def test_a_run_that_nothing_happened_to_is_clean_and_left_as_it_is(run: RunDir) -> None:
+    before = bytes_of(run)
+    report = fsck(run)
+    assert codes(report) == []
+    assert report.sound
+    assert fsck(run, repair=True).repairs == ()
+    assert bytes_of(run) == before
+
+
+def test_the_made_run_has_something_to_check(run: RunDir) -> None:
+    assert len(list(run.checkpoints.iterdir())) == 2
+    assert run.expanded_file(1).read_text().count("\n") > 0
+    assert run.queue("seeds").counts()["ready"] > 0
+
+
+def test_a_torn_tail_is_cut_and_kept(run: RunDir) -> None:
+    path = run.journal_file("train", 2)
+    whole, half = path.read_bytes(), journal.frame({"name": "epoch_finished"})[:-5]
+    path.write_bytes(whole + half)
+    assert codes(fsck(run)) == ["journal-torn"]
+    report = fsck(run, repair=True)
+    assert codes(report) == []
+    assert path.read_bytes() == whole
+    assert path.with_name(path.name + ".torn").read_bytes() == half
+    assert f"cut {len(half)} bytes" in report.repairs[0]
+    assert "tail-kept" in [finding.code for finding in report.findings]
+
+
+def test_damage_behind_the_newest_checkpoint_is_cut(run: RunDir) -> None:
+    """What comes behind it is done again by the next attempt, so that nothing is lost."""
+    path = run.journal_file("train", 2)
+    event = journal.frame(EpochFinished(9, 2).to_json())
+    path.write_bytes(path.read_bytes() + event[:-3] + b"###" + event)
+    report = fsck(run)
+    assert "journal-damaged" in codes(report, least=Severity.ERROR)
+    found = next(f for f in report.findings if f.code == "journal-damaged")
+    assert found.mend is not None
+    mended = fsck(run, repair=True)
+    assert codes(mended) == []
+
+
+def test_damage_that_a_checkpoint_needs_is_not_repaired(run: RunDir) -> None:
+    path = run.journal_file("train", 1)
+    flip(path, path.stat().st_size // 2)
+    before = path.read_bytes()
+    report = fsck(run, repair=True)
+    assert "journal-damaged" in codes(report, least=Severity.ERROR)
+    assert "history-broken" in codes(report, least=Severity.ERROR)
+    assert path.read_bytes() == before
+    assert len(list(run.checkpoints.iterdir())) == 2
+
+
+def test_a_missing_journal_is_told(run: RunDir) -> None:
+    run.journal_file("train", 1).unlink()
+    assert "history-broken" in codes(fsck(run, repair=True), least=Severity.ERROR)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"records": 3, "digest": "0", "state": {}}'])
+def test_a_wrong_tracker_is_written_anew_from_the_journal(run: RunDir, text: str) -> None:
+    run.tracker.write_text(text)
+    assert codes(fsck(run)) == ["tracker-mismatch"]
+    report = fsck(run, repair=True)
+    assert codes(report) == []
+    assert json.loads(run.tracker.read_text())["records"] > 3
+    assert (run.path / LOST / "tracker.json").read_text() == text
+
+
+def test_a_tracker_of_another_state_is_noticed_though_its_own_digest_holds(run: RunDir) -> None:
+    body = json.loads(run.tracker.read_text())
+    body["records"] -= 1
+    run.tracker.write_text(json.dumps(body))
+    assert codes(fsck(run)) == ["tracker-mismatch"]
+
+
+def test_changed_weights_are_found_and_moved_away(run: RunDir) -> None:
+    weights = newest(run, "checkpoints/step_000006*/weights.pt")
+    flip(weights, 100)
+    assert codes(fsck(run)) == ["checkpoint-damaged"]
+    report = fsck(run, repair=True)
+    assert codes(report) == []
+    assert (run.path / LOST / weights.relative_to(run.path)).exists()
+    assert checkpoint.latest(run) == newest(run, "checkpoints/step_000003*")
+
+
+def test_the_only_good_checkpoint_is_never_moved_away(run: RunDir) -> None:
+    for weights in run.checkpoints.glob("*/weights.pt"):
+        flip(weights, 100)
+    report = fsck(run, repair=True)
+    assert [f.code for f in report.findings if f.severity is Severity.ERROR] == ["checkpoint-damaged"] * 2
+    assert len(list(run.checkpoints.glob("*/COMPLETE"))) == 2
+
+
+def test_torn_and_left_behind_checkpoints_are_moved_away(run: RunDir) -> None:
+    torn = run.checkpoints / "step_000007-0002"
+    torn.mkdir()
+    (torn / "weights.pt").write_text("half")
+    void = run.checkpoints / "step_000009-0001"
+    shutil.copytree(newest(run, "checkpoints/step_000003*"), void)
+    marker = json.loads((void / "COMPLETE").read_text())
+    (void / "COMPLETE").write_text(json.dumps(marker | {"records": marker["records"] + 50}))
+    assert codes(fsck(run)) == ["checkpoint-torn", "checkpoint-void"]
+    report = fsck(run, repair=True)
+    assert codes(report) == []
+    assert not torn.exists()
+    assert not void.exists()
+    assert (run.path / LOST / "checkpoints" / torn.name / "weights.pt").read_text() == "half"
+
+
+def test_a_changed_configuration_is_told_and_ends_the_replay(run: RunDir) -> None:
+    run.config_file.write_text(run.config_file.read_text() + "unknown: 1\n")
+    assert codes(fsck(run, repair=True)) == ["frozen-changed"]
+
+
+def test_an_open_seed_that_is_not_queued_is_queued_again(run: RunDir) -> None:
+    (key, *_) = run.queue("seeds").keys("ready")
+    for path in (run.path / "queues" / "seeds").rglob("*"):
+        if path.is_file():
+            path.unlink()
+    assert codes(fsck(run)) == ["seed-missing"]
+    report = fsck(run, repair=True)
+    assert codes(report) == []
+    assert key in run.queue("seeds").keys("ready")
+
+
+def test_an_answer_that_is_gone_is_told(run: RunDir) -> None:
+    for folder in ("done", "claimed", "keys"):
+        for path in (run.path / "queues" / "variants" / folder).iterdir():
+            path.unlink()
+    report = fsck(run)
+    assert "answer-missing" in codes(report, least=Severity.ERROR)
+
+
+def test_expanded_files_are_written_anew_from_the_answers(run: RunDir) -> None:
+    path = run.expanded_file(1)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"query": "', b'"query": "Please: ', 1))
+    assert codes(fsck(run)) == ["expanded-mismatch"]
+    assert codes(fsck(run, repair=True)) == []
+    assert path.read_bytes() == whole
+    path.unlink()
+    assert codes(fsck(run, repair=True)) == []
+    assert path.read_bytes() == whole
+
+
+def test_links_and_foreign_files_between_messages_are_moved_away(run: RunDir) -> None:
+    ready = run.path / "queues" / "seeds" / "ready"
+    (ready / "0+evil.json").symlink_to("/etc/passwd")
+    (ready / "notes.txt").write_text("mine")
+    report = fsck(run)
+    assert codes(report) == ["queue-stray"]
+    assert len([f for f in report.findings if f.code == "queue-stray"]) == 2
+    assert codes(fsck(run, repair=True)) == []
+    assert (run.path / LOST / "queues" / "seeds" / "ready" / "0+evil.json").is_symlink()
+    assert (run.path / LOST / "queues" / "seeds" / "ready" / "notes.txt").read_text() == "mine"
+
+
+def test_a_link_elsewhere_is_moved_away_before_anything_is_read_through_it(run: RunDir) -> None:
+    run.tracker.rename(run.path / "tracker.kept")
+    run.tracker.symlink_to(run.tracker)
+    assert codes(fsck(run)) == ["link"]
+    assert codes(fsck(run, repair=True)) == []
+    assert not run.tracker.is_symlink()
+
+
+def test_claims_of_dead_workers_are_handed_back(run: RunDir) -> None:
+    queue = run.queue("seeds")
+    waiting = queue.counts()["ready"]
+    assert queue.claim("somebody-who-died") is not None
+    assert codes(fsck(run)) == ["claims-stale"]
+    assert codes(fsck(run, repair=True)) == []
+    assert queue.counts()["ready"] == waiting
+    assert queue.counts()["claimed"] == 0
+
+
+def test_half_written_files_are_moved_away(run: RunDir) -> None:
+    (run.path / ".0123456789abcdef.tmp").write_text("{")
+    assert codes(fsck(run)) == ["leftover"]
+    assert codes(fsck(run, repair=True)) == []
+    assert (run.path / LOST / ".0123456789abcdef.tmp").read_text() == "{"
+
+
+def test_a_run_that_is_followed_is_looked_at_but_not_repaired(run: RunDir) -> None:
+    owner.take(run, 60.0)
+    report = fsck(run)
+    assert report.alive
+    assert report.sound
+    with pytest.raises(FsckError, match="Stop it first"):
+        fsck(run, repair=True)
+
+
+def test_the_command_prints_findings_and_says_by_its_exit_code_whether_the_run_is_sound(run: RunDir) -> None:
+    fine = CliRunner().invoke(app, ["fsck", str(run.path)])
+    assert fine.exit_code == 0
+    assert "sound" in fine.stdout
+    run.tracker.write_text("{")
+    bad = CliRunner().invoke(app, ["fsck", str(run.path), "--json"])
+    assert bad.exit_code == 1
+    (finding,) = [f for f in json.loads(bad.stdout)["findings"] if f["severity"] == "error"]
+    assert (finding["code"], finding["path"], finding["repairable"]) == (
+        "tracker-mismatch",
+        "tracker.json",
+        True,
+    )
+    mended = CliRunner().invoke(app, ["fsck", str(run.path), "--repair"])
+    assert mended.exit_code == 0
+    assert "repaired: moved tracker.json" in mended.stdout
