@@ -181,9 +181,11 @@ async def _half(request: web.Request, reply: Reply) -> web.StreamResponse:
 
 
 @contextlib.contextmanager
-def running(script: Script, port: int = 0, **more: Any) -> Iterator[LLMServer]:
+def running(
+    script: Script, port: int = 0, kind: type[LLMServer] = LLMServer, **more: Any
+) -> Iterator[LLMServer]:
     """A server on the loopback in a thread of its own; `port` 0 takes a free one."""
-    server = LLMServer(script, **more)
+    server = kind(script, **more)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
