@@ -162,6 +162,7 @@ class SynthesisConfig:
 class BoundaryConfig:
     """Which tasks lie at the capability boundary, and how many become seeds."""
 
+    selection: str = "boundary"  # boundary | random: ablation, any observed task may become a seed
     alpha_low: float = 0.20  # below: hard
     alpha_high: float = 0.85  # above: mastered
     max_seeds: int = 16  # M, per training step

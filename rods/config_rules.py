@@ -198,6 +198,7 @@ def _synthesis(config: Config) -> Iterator[Problem]:
 
 def _boundary(config: Config) -> Iterator[Problem]:
     boundary = config.boundary
+    yield from choice("boundary.selection", boundary.selection, ("boundary", "random"))
     if boundary.alpha_low >= boundary.alpha_high:
         yield Problem(
             "boundary.alpha_low",

@@ -6,6 +6,7 @@ the rewards training computes anyway rank the tasks, without extra inference (pa
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -26,6 +27,9 @@ def select(
     their root seed; by falling φ, ties by task id; one per root seed; up to the quota of each type (a type
     without a quota has none), up to M in all. Quotas left unused are not redistributed.
 
+    With `boundary.selection=random` (ablation: random seeds) any observed task may be chosen, in an order drawn
+    from the run's seed; exclusion and quotas hold as before.
+
     Args:
         state: with the groups of this step already applied.
         observed: the groups of this step.
@@ -34,13 +38,12 @@ def select(
         CurriculumError: a group that was not applied to the state at this step.
     """
     config = state.boundary
+    ranked = _at_random if config.selection == "random" else _by_variance
     candidates = [
         record
-        for record, mean in observed_records(state, observed, step)
-        if zone(mean, config) is Zone.BOUNDARY
-        and not excluded(state.last_emitted.get(record.seed_id), step, config.exclusion_steps)
+        for record in ranked(state, observed, step)
+        if not excluded(state.last_emitted.get(record.seed_id), step, config.exclusion_steps)
     ]
-    candidates.sort(key=lambda record: (-phi(_mean(record)), record.id))
     chosen: list[TaskRecord] = []
     used: Counter[str] = Counter()
     roots: set[str] = set()
@@ -51,6 +54,25 @@ def select(
             used[record.type] += 1
             roots.add(record.seed_id)
     return [_emission(record, step, epoch) for record in chosen]
+
+
+def _by_variance(state: CurriculumState, observed: Sequence[GroupObserved], step: int) -> list[TaskRecord]:
+    """Observed boundary tasks by falling φ, ties by task id."""
+    found = [
+        record
+        for record, mean in observed_records(state, observed, step)
+        if zone(mean, state.boundary) is Zone.BOUNDARY
+    ]
+    return sorted(found, key=lambda record: (-phi(_mean(record)), record.id))
+
+
+def _at_random(state: CurriculumState, observed: Sequence[GroupObserved], step: int) -> list[TaskRecord]:
+    """All observed tasks, in an order that is a function of (run seed, step, task ids)."""
+
+    def drawn(record: TaskRecord) -> bytes:
+        return hashlib.sha256(f"{state.seed}:{step}:{record.id}".encode()).digest()
+
+    return sorted((record for record, _ in observed_records(state, observed, step)), key=drawn)
 
 
 def observed_records(

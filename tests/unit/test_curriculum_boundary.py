@@ -1,6 +1,7 @@
 """Boundary detection against examples computed by hand from the paper's formulas."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from curriculum_examples import Run, seed_task, variant_task
@@ -117,3 +118,28 @@ def test_deciding_before_the_groups_are_applied_is_refused():
     with pytest.raises(CurriculumError, match="group of step 2"):
         select(run.state, observed, 2, 1)
     assert len(select(run.state, observed, 1, 1)) == 1
+
+
+def test_random_seeds_come_from_all_zones_under_the_same_quotas():
+    quotas = {"base": 2, "miss_func": 1, "long_context": 1}
+    random, boundary = (
+        BoundaryConfig(quotas=quotas, selection=selection) for selection in ("random", "boundary")
+    )
+    chosen = _selected(random, GROUPS)
+    assert chosen == _selected(random, dict(reversed(GROUPS.items())))
+    assert sorted(name[0] for name in chosen) == ["b", "b", "f", "l"]
+    assert chosen != _selected(boundary, GROUPS)
+    every = BoundaryConfig(quotas={kind.value: 9 for kind in TaskType}, selection="random")
+    assert sorted(_selected(every, GROUPS)) == sorted(GROUPS)
+    assert set(_selected(replace(every, selection="boundary"), GROUPS)) == set(GROUPS) - {"b4", "b5"}
+
+
+def test_the_random_order_depends_on_run_seed_and_step():
+    every = BoundaryConfig(quotas={kind.value: 9 for kind in TaskType}, selection="random", exclusion_steps=1)
+    orders = set()
+    for seed in (0, 1):
+        run = _run(every)
+        run.state = replace(run.state, seed=seed)
+        for step in (1, 2):
+            orders.add(tuple(task.task_id for task in run.select(run.observe(step, GROUPS))))
+    assert len(orders) == 4
