@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from rods.curriculum import pool
 from rods.curriculum.events import SeedOutcome
 from rods.curriculum.records import SeedRequest, TaskRecord
 from rods.curriculum.state import CurriculumState
@@ -141,11 +142,7 @@ class Accounts:
 
     def _check_expanded(self, epoch: int) -> Iterator[Finding]:
         path = self._run.expanded_file(epoch)
-        arrived = [
-            record.id
-            for record in self._state.tasks.values()
-            if record.request and record.arrived_epoch == epoch
-        ]
+        arrived = [record.id for record in pool.arrived(self._state, epoch)]
         found = self._expanded_flaw(epoch, arrived)
         if found:
             complete = all(not _content_flaw(self._tasks.get(name), name, self._state) for name in arrived)
