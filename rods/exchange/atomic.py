@@ -14,6 +14,7 @@ import errno
 import json
 import os
 import secrets
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,14 @@ def write_new(path: Path, data: bytes) -> os.stat_result:
 
     The folder is not synced: the caller renames or links next. On an error nothing is left behind.
     """
-    return attempt(lambda: _write_new(path, data), path)
+    return attempt(lambda: _write_new(path, (data,)), path)
 
 
-def _write_new(path: Path, data: bytes) -> os.stat_result:
+def _write_new(path: Path, pieces: Iterable[bytes]) -> os.stat_result:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
     try:
-        write_fully(descriptor, data)
+        for piece in pieces:
+            write_fully(descriptor, piece)
         os.fsync(descriptor)
         return os.fstat(descriptor)
     except BaseException:
@@ -102,12 +104,17 @@ def write_bytes(path: Path, data: bytes) -> None:
     Raises:
         OSError: the disk is full, read-only, …; the old file is then still whole.
     """
-    attempt(lambda: _write_bytes(path, data), path)
+    write_pieces(path, lambda: (data,))
 
 
-def _write_bytes(path: Path, data: bytes) -> None:
+def write_pieces(path: Path, pieces: Callable[[], Iterable[bytes]]) -> None:
+    """`write_bytes` of data that is made piece by piece, again from the start at each attempt."""
+    attempt(lambda: _write_pieces(path, pieces()), path)
+
+
+def _write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    _write_new(temporary, data)
+    _write_new(temporary, pieces)
     try:
         temporary.replace(path)
     except OSError:

@@ -7,17 +7,18 @@ be decided on a state that the journal does not explain.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rods.config import Config
 from rods.curriculum.events import Event, parse_event
-from rods.curriculum.state import CurriculumState, fold, initial
+from rods.curriculum.state import CurriculumState, fold, replay
 from rods.errors import RodsError
-from rods.exchange.atomic import write_json
 from rods.exchange.journal import JournalWriter
 from rods.exchange.lineage import continuation, history
 from rods.exchange.rundir import RunDir
 from rods.tasks.taskset import TaskSet
+from rods.training.tracker import NAME, BackgroundWriter, Snapshot
 
 WRITER = "train"
 
@@ -35,16 +36,16 @@ class Ledger:
     """
 
     def __init__(self, run: RunDir, journal: JournalWriter, state: CurriculumState, records: int) -> None:
-        self._run = run
         self._journal = journal
         self.state = state
         self.records = records
+        self._tracker = BackgroundWriter(lambda snapshot: snapshot.write(run.tracker))
 
     @staticmethod
     def begin(run: RunDir, attempt: int, config: Config, tasks: TaskSet) -> Ledger:
         """A history that starts with this attempt; what earlier attempts without a checkpoint wrote is void."""
-        state = initial(tasks.train, config.boundary, config.buffer)
-        return Ledger._open(run, attempt, state, 0)
+        state = replay(tasks.train, config.boundary, config.buffer, ())
+        return Ledger._open(run, attempt, config, state, 0)
 
     @staticmethod
     def resume(run: RunDir, attempt: int, config: Config, tasks: TaskSet, snapshot: dict[str, Any]) -> Ledger:
@@ -55,41 +56,59 @@ class Ledger:
         """
         count = int(snapshot["records"])
         past = history(run.journal_dir, WRITER, before=run.journal_file(WRITER, attempt))[:count]
-        state = fold(initial(tasks.train, config.boundary, config.buffer), map(parse_event, past))
+        state = replay(tasks.train, config.boundary, config.buffer, map(parse_event, past))
         if len(past) != count or state.digest() != snapshot["digest"]:
             raise LedgerError(
                 f"{run.path}: replaying {len(past)} journal records gives curriculum state {state.digest()[:12]}, "
                 f"the checkpoint holds {count} records and {snapshot['digest'][:12]}. "
                 "The journal or the seed tasks changed since; resume from an older checkpoint or start a new run."
             )
-        return Ledger._open(run, attempt, state, count)
+        return Ledger._open(run, attempt, config, state, count)
 
     @staticmethod
-    def _open(run: RunDir, attempt: int, state: CurriculumState, records: int) -> Ledger:
-        journal = JournalWriter(run.journal_file(WRITER, attempt))
+    def _open(run: RunDir, attempt: int, config: Config, state: CurriculumState, records: int) -> Ledger:
+        journal = JournalWriter(run.journal_file(WRITER, attempt), fsync=config.exchange.fsync)
         journal.append(continuation(records))
         return Ledger(run, journal, state, records)
 
     def record(self, events: Sequence[Event]) -> None:
-        """Apply `events` and append them to the journal.
+        """Apply `events` and append them to the journal, all or none.
 
         The fold comes first only to refuse an impossible event before it is written; nobody sees the new
         state before the journal holds it.
         """
         state = fold(self.state, events)
-        for event in events:
-            self._journal.append(event.to_json())
+        self._journal.append_many([event.to_json() for event in events])
         self.state = state
         self.records += len(events)
 
+    def sync(self) -> None:
+        """Bring what was recorded to the disk, where the configuration leaves that to the step."""
+        self._journal.sync()
+
     def snapshot(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the state, its digest and the journal position it belongs to."""
-        return {"records": self.records, "digest": self.state.digest(), "state": self.state.to_json()}
+        """What stands for the state in a checkpoint: its digest and the journal position it belongs to."""
+        return self._now().summary()
+
+    def save(self, folder: Path) -> None:
+        """Write the whole state to `folder`/tracker.json, durably, and the journal it rests on before it."""
+        self._journal.sync()
+        self._now().write(folder / NAME)
 
     def write_tracker(self) -> None:
-        """Write `tracker.json`, the snapshot that people and commands read."""
-        write_json(self._run.tracker, self.snapshot())
+        """Have `tracker.json` written, the snapshot that people and commands read; the step goes on meanwhile.
+
+        Raises:
+            OSError: an earlier one could not be written.
+        """
+        self._tracker.submit(self._now())
 
     def close(self) -> None:
-        """Close the journal."""
-        self._journal.close()
+        """Wait for the tracker, then close the journal. Raises OSError when the tracker could not be written."""
+        try:
+            self._tracker.close()
+        finally:
+            self._journal.close()
+
+    def _now(self) -> Snapshot:
+        return Snapshot(self.state, self.records, {self._journal.path.name: self._journal.offset})

@@ -104,7 +104,7 @@ class Loop:
     def _begin_epoch(self) -> None:
         epoch = self._ledger.state.epoch + 1
         self._ledger.record(pool.inject(self._ledger.state, self._step, epoch))
-        self._ledger.record([EpochStarted(self._step, epoch, len(pool.active(self._ledger.state)))])
+        self._ledger.record([EpochStarted(self._step, epoch, pool.active_count(self._ledger.state))])
         self._remaining = list(pool.epoch_order(self._ledger.state, self._config.seed, epoch))
 
     def _train_step(self) -> None:
@@ -120,6 +120,7 @@ class Loop:
         if not self._config.buffer.barrier:
             self._fence.check()
             self._handover.receive()
+        self._ledger.sync()
         self._watcher.keep(step, result.groups)
         self._watcher.log(self._metrics(result, emitted, retired, time.perf_counter() - started))
         every = self._config.training.checkpoint_every_steps
@@ -197,7 +198,7 @@ class Loop:
         extra = {"step": self._step, "remaining": self._remaining, "ledger": self._ledger.snapshot()}
         position = checkpoint.Position(self._step, self._fence.attempt, self._ledger.records)
         keep = self._config.training.keep_checkpoints
-        checkpoint.save(self._parts.run, position, self._stepper, extra, keep)
+        checkpoint.save(self._parts.run, position, self._stepper, extra, keep, self._ledger.save)
         self._fence.check()
         self._ledger.write_tracker()
 
@@ -248,5 +249,5 @@ class Loop:
         """An estimate: later epochs as long as the pool is now."""
         size = self._config.training.tasks_per_step
         epochs_left = self._config.training.epochs - self._ledger.state.epoch
-        per_epoch = ceil(len(pool.active(self._ledger.state)) / size)
+        per_epoch = ceil(pool.active_count(self._ledger.state) / size)
         return self._step + ceil(len(self._remaining) / size) + epochs_left * per_epoch
