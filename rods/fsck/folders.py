@@ -106,7 +106,7 @@ def _walk(run: RunDir, skipped: tuple[str, ...]) -> Iterator[Path]:
 
 def _suffixes(folder: str) -> tuple[str, ...]:
     """How names in a queue's folder end."""
-    return {"tmp": (".put",), "claimed": (".lease",)}.get(folder, (".json",))
+    return {"tmp": (".put", ".settle", ".part"), "claimed": (".lease",)}.get(folder, (".json",))
 
 
 def _stray(run: RunDir, path: Path, found: str) -> Finding:
