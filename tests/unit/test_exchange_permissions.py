@@ -76,9 +76,10 @@ def other_group() -> str:
     return names[0]
 
 
-def test_a_group_is_handed_down(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["2770", "0770"])
+def test_a_group_is_handed_down(mode: str, tmp_path: Path) -> None:
     group = other_group()
-    run = make_run(tmp_path, "2770", group)
+    run = make_run(tmp_path, mode, group)
     folders, files = modes(run.path)
     assert folders == {0o2770}
     assert files == {0o660}
