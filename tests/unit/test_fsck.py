@@ -80,7 +80,7 @@ class Trainer:
     def save(self, attempt: int, step: int) -> Path:
         extra = {"step": step, "remaining": [], "ledger": self.ledger.snapshot()}
         position = Position(step, attempt, self.ledger.records)
-        folder = checkpoint.save(self.run, position, Weights(), extra, 3)
+        folder = checkpoint.save(self.run, position, Weights(), extra, 3, self.ledger.save)
         self.ledger.write_tracker()
         return folder
 
