@@ -134,8 +134,11 @@ def doctor(
 def report(run: RunArgument = LATEST) -> None:
     """Build the report of a run again and print where it is."""
     from analysis.report import build
+    from rods.exchange import permissions
+    from rods.exchange.rundir import RunDir
 
-    directory = find_run(run)
+    directory = RunDir.open(find_run(run)).path
+    permissions.adopt_from(directory)
     with _reading(directory):
         paths = build(directory)
     typer.echo(str(paths.html))

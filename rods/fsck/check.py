@@ -10,7 +10,7 @@ from launchers import snapshot
 from rods import tasks as task_sources
 from rods.config import Config
 from rods.errors import RodsError
-from rods.exchange import heartbeat, marker, owner
+from rods.exchange import heartbeat, marker, owner, permissions
 from rods.exchange.atomic import CorruptFileError
 from rods.exchange.journal import JournalError
 from rods.exchange.marker import Scan
@@ -42,6 +42,8 @@ def fsck(run: RunDir, *, repair: bool = False) -> Report:
             f"{run.path}: somebody follows this run (rods status {run.path}), so that its files change under a "
             "repair. Stop it first (rods cancel), or check without --repair"
         )
+    if repair:
+        permissions.adopt_from(run.path)
     findings, repairs = check(run), list[str]()
     for _ in range(_ROUNDS if repair else 0):
         done = [finding.mend() for finding in findings if finding.mend]
@@ -148,7 +150,8 @@ def _history(run: RunDir, found: list[Journal], scan: Scan, config: Config | Non
     if config is None or tasks is None:
         return _History(records, None, "")
     try:
-        return _History(records, Replay(config, tasks.train, records, replay.stops(run, scan)), "")
+        ends = journals.positions(found, WRITER)
+        return _History(records, Replay(config, tasks.train, records, ends, replay.stops(run, scan)), "")
     except RodsError as error:
         return _History(records, None, f"it cannot be replayed: {error}")
 

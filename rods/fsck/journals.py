@@ -51,6 +51,12 @@ def history(journals: list[Journal], writer: str) -> list[Record]:
     return merge((each.path, each.records) for each in journals if each.writer == writer)
 
 
+def positions(journals: list[Journal], writer: str) -> dict[str, int]:
+    """Where the history of a writer ends: in the file of its newest attempt, as the ledger writes it down."""
+    own = [each for each in journals if each.writer == writer]
+    return {each.path.name: each.end for each in own[-1:]}
+
+
 def check_names(run: RunDir) -> Iterator[Finding]:
     """Files between the journals that are none; tails that were cut before."""
     for path in sorted(run.journal_dir.glob("*")):

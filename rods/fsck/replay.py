@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,20 @@ from rods.curriculum.events import parse_event
 from rods.curriculum.state import CurriculumState, fold, initial
 from rods.errors import RodsError
 from rods.exchange import marker
-from rods.exchange.atomic import CorruptFileError, read_json, write_json
+from rods.exchange.atomic import CorruptFileError, read_json
 from rods.exchange.marker import Checkpoint, Scan
 from rods.exchange.rundir import RunDir
 from rods.fsck.journals import Record
 from rods.fsck.report import Finding, Severity, relative, set_aside
 from rods.tasks.model import Task
+from rods.training.tracker import Snapshot
 
 
 class Replay:
     """States of the curriculum along the history, folded from the seed tasks.
+
+    Args:
+        positions: journal file → the byte where the history ends in it.
 
     Attributes:
         state: after the whole history.
@@ -31,9 +35,15 @@ class Replay:
     """
 
     def __init__(
-        self, config: Config, seeds: tuple[Task, ...], records: list[Record], stops: set[int]
+        self,
+        config: Config,
+        seeds: tuple[Task, ...],
+        records: list[Record],
+        positions: Mapping[str, int],
+        stops: set[int],
     ) -> None:
         self.length = len(records)
+        self._positions = positions
         self._digests: dict[int, str] = {}
         state, done = initial(seeds, config.boundary, config.buffer), 0
         for stop in sorted({*(stop for stop in stops if stop <= self.length), self.length}):
@@ -54,9 +64,9 @@ class Replay:
             return f"state {digest[:12]} at record {records}, where the replay gives {replayed[:12]}"
         return ""
 
-    def tracker(self) -> dict[str, Any]:
-        """What tracker.json should hold."""
-        return {"records": self.length, "digest": self.state.digest(), "state": self.state.to_json()}
+    def snapshot(self) -> Snapshot:
+        """Of the whole history: what tracker.json may hold."""
+        return Snapshot(self.state, self.length, self._positions)
 
 
 def stops(run: RunDir, scan: Scan) -> set[int]:
@@ -129,7 +139,7 @@ def _useless(run: RunDir, code: str, folder: Path, reason: str) -> Finding:
 def _tracker(run: RunDir, replay: Replay, severity: Severity, found: str) -> Finding:
     def rebuild() -> str:
         moved = f"{set_aside(run, run.tracker)}; " if run.tracker.exists() else ""
-        write_json(run.tracker, replay.tracker())
+        replay.snapshot().write(run.tracker)
         return f"{moved}wrote {run.tracker.name} anew from {replay.length} journal records"
 
     expected = "a snapshot that the journal leads to"

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -248,8 +249,17 @@ def test_a_wrong_tracker_is_written_anew_from_the_journal(run: RunDir, text: str
     assert codes(fsck(run)) == ["tracker-mismatch"]
     report = fsck(run, repair=True)
     assert codes(report) == []
-    assert json.loads(run.tracker.read_text())["records"] > 3
+    written, last = json.loads(run.tracker.read_text()), run.journal_file("train", 2)
+    assert written["records"] > 3
+    assert written["positions"] == {last.name: last.stat().st_size}
     assert (run.path / LOST / "tracker.json").read_text() == text
+
+
+def test_what_a_repair_writes_is_as_closed_as_the_run(run: RunDir) -> None:
+    run.path.chmod(0o700)
+    run.tracker.unlink()
+    assert fsck(run, repair=True).repairs
+    assert stat.S_IMODE(run.tracker.stat().st_mode) == 0o600
 
 
 def test_a_tracker_of_another_state_is_noticed_though_its_own_digest_holds(run: RunDir) -> None:
