@@ -222,6 +222,25 @@ class Queue:
             return False
         return claim is not None
 
+    def hand_back(self, owner: str) -> int:
+        """Put back, uncounted, all that `owner` has claimed: for one that knows its predecessors to be gone.
+
+        Returns:
+            the number of claims handed back.
+        """
+        encoded = names.encode(owner, names.MAX_OWNER_BYTES)
+        claims = filter(None, map(ClaimedName.parse, self._spool.entries("claimed")))
+        return sum(self._hand_back(claimed) for claimed in claims if claimed.owner == encoded)
+
+    def _hand_back(self, claimed: ClaimedName) -> bool:
+        try:
+            claim = claiming.open_claim(self._spool, claimed)
+            if claim is not None:
+                claim.hand_back()
+        except (FileNotFoundError, LeaseLostError):
+            return False
+        return claim is not None
+
     def known(self, key: str) -> bool:
         """Whether `key` was ever put, in whatever state it is now. Raises InvalidKeyError."""
         return os.path.lexists(self._spool.key_entry(names.encode(key)))

@@ -2,9 +2,10 @@
 unfinished.
 
 For each seed there is exactly one answer in the variants queue, published or dropped: that is how the
-trainer's epoch barrier knows that a seed is closed. The answer is put before the claim is committed, and
-putting is idempotent by key, so a death in between changes nothing but the work done twice. A message that
-cannot be worked on is answered as dropped and kept in quarantine; it never ends the job.
+trainer's epoch barrier knows that a seed is closed. The answer is put before its claim ends, and a seed that has
+its answer is not worked on again, so a death in between changes nothing. Seeds come several in a file, under one
+lease that ends with the last of them. A message that cannot be worked on is answered as dropped and kept in
+quarantine; it never ends the job.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from rods.errors import RodsError
 from rods.exchange import stop
 from rods.exchange.attempt import Fence
 from rods.exchange.heartbeat import Heartbeat
-from rods.exchange.queue import Claim, LeaseLostError
+from rods.exchange.queue import DONE, HANDED_BACK, Ending, Fate, LeaseLostError, Message
 from rods.exchange.rundir import RunDir
 from rods.synthesis.agents import Backend
+from rods.synthesis.delivery import Delivery
 from rods.synthesis.pipeline import Outcome, Pipeline
 from rods.synthesis.records import ROLE, Records
 from rods.tasks.model import Task, TaskFormatError
@@ -64,7 +66,8 @@ class Daemon:
         self._owner = f"{socket.gethostname()[:40]}-{os.getpid()}"
         self._heartbeat = Heartbeat(run.heartbeats, ROLE)
         self._records = Records(run, attempt, backend.accounts)
-        self._jobs: dict[_Job, Claim] = {}
+        self._jobs: dict[_Job, Delivery] = {}
+        self._slots = asyncio.Semaphore(workers)  # a batch may hold more seeds than workers are free
         self._fence = Fence(run, attempt)
         # A lease outlives two chores that came to nothing.
         self._chores_every_s, self._chores_due = min(_CHORES_S, lease_s / 3), 0.0
@@ -86,18 +89,26 @@ class Daemon:
             self._records.close()
 
     def _start_jobs(self) -> None:
-        while len(self._jobs) < self._workers:
-            claim = self._seeds.claim(self._owner)
-            if claim is None:
-                return
-            self._records.claimed(claim.key, claim.deliveries)
-            job = asyncio.create_task(self._work(claim.key, claim.message), name=claim.key)
-            self._jobs[job] = claim
+        free = self._workers - len(self._jobs)
+        for claim in self._seeds.claim_many(self._owner, free) if free > 0 else ():
+            delivery = Delivery(claim)
+            for message in claim.messages:
+                self._records.claimed(message.key, claim.deliveries)
+                self._start(delivery, message)
+
+    def _start(self, delivery: Delivery, message: Message) -> None:
+        if self._variants.known(message.key):
+            # Whoever answered it died, or lost its lease, before the claim ended.
+            delivery.end(message.key, DONE)
+            return
+        job = asyncio.create_task(self._work(message.key, message.content), name=message.key)
+        self._jobs[job] = delivery
 
     async def _work(self, key: str, message: dict[str, Any]) -> Outcome:
         if "task" not in message:
             raise TaskFormatError(f"seed message {key!r}: expected the key 'task', found {sorted(message)}")
-        return await self._pipeline.run(Task.from_json(message["task"]), key)
+        async with self._slots:
+            return await self._pipeline.run(Task.from_json(message["task"]), key)
 
     async def _wait(self) -> None:
         """Let the jobs run for a moment, and settle those that are done."""
@@ -109,38 +120,38 @@ class Daemon:
         for job in sorted(done, key=lambda job: job.get_name()):
             self._settle(job, self._jobs.pop(job))
 
-    def _settle(self, job: _Job, claim: Claim) -> None:
+    def _settle(self, job: _Job, delivery: Delivery) -> None:
         """Answer a seed whose job is done; a cancelled one had lost its lease."""
         if job.cancelled():
             return
-        error = job.exception()
+        key, error = job.get_name(), job.exception()
         try:
             if error is None:
-                self._answer(claim, job.result())
+                self._answer(delivery, key, job.result())
             else:
-                self._set_aside(claim, error)
+                self._set_aside(delivery, key, error)
         except LeaseLostError:
             # Another daemon has the seed and gives the same answer: content depends on the key alone.
-            log.warning("seed %s: the lease was lost, its answer is another daemon's", claim.key)
+            log.warning("seed %s: the lease was lost, its answer is another daemon's", key)
 
-    def _answer(self, claim: Claim, outcome: Outcome) -> None:
-        claim.renew()
+    def _answer(self, delivery: Delivery, key: str, outcome: Outcome) -> None:
+        delivery.claim.renew()
         tasks = [task.to_json() for task in outcome.tasks]
-        self._publish(claim.key, tasks, outcome.reason, outcome.attempts, outcome.errors)
-        claim.commit()
-        self._records.finished(claim.key, outcome)
+        self._publish(key, tasks, outcome.reason, outcome.attempts, outcome.errors)
+        delivery.end(key, DONE)
+        self._records.finished(key, outcome)
 
-    def _set_aside(self, claim: Claim, error: BaseException) -> None:
+    def _set_aside(self, delivery: Delivery, key: str, error: BaseException) -> None:
         """Quarantine a seed that cannot be worked on. A `RodsError` explains itself, anything else is a
         bug.
         """
         reason = str(error) if isinstance(error, RodsError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, RodsError):
-            log.error("seed %s ended in a bug and was set aside", claim.key, exc_info=error)
-        claim.renew()
-        self._publish(claim.key, [], f"quarantined: {reason}", 0, {})
-        claim.quarantine(reason)
-        self._records.quarantined(claim.key, reason)
+            log.error("seed %s ended in a bug and was set aside", key, exc_info=error)
+        delivery.claim.renew()
+        self._publish(key, [], f"quarantined: {reason}", 0, {})
+        delivery.end(key, Ending(Fate.QUARANTINED, reason))
+        self._records.quarantined(key, reason)
 
     def _publish(
         self, key: str, tasks: list[dict[str, Any]], reason: str, attempts: int, errors: dict[str, int]
@@ -167,25 +178,30 @@ class Daemon:
             # The seeds are kept, with their leases renewed: it is not their fault.
             phase = f"waiting for the server of {self._backend.waiting}"
         self._heartbeat.beat(phase, open=len(self._jobs), **self._records.counters)
-        for job, claim in self._jobs.items():
+        for delivery in {id(delivery): delivery for delivery in self._jobs.values()}.values():
             try:
-                claim.renew()
+                delivery.claim.renew()
             except LeaseLostError:
-                job.cancel()
+                self._give_up(delivery)
         # After the renewals: a pause of this process must not make it reap its own claims.
         self._seeds.reap()
+
+    def _give_up(self, delivery: Delivery) -> None:
+        for job, owner in self._jobs.items():
+            if owner is delivery:
+                job.cancel()
 
     async def _hand_back(self) -> None:
         for job in self._jobs:
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
-        for job, claim in self._jobs.items():
+        for job, delivery in self._jobs.items():
             if not job.cancelled():
-                self._settle(job, claim)
+                self._settle(job, delivery)
                 continue
             try:
-                claim.hand_back()
+                delivery.end(job.get_name(), HANDED_BACK)
             except LeaseLostError:
                 continue
-            self._records.handed_back(claim.key)
+            self._records.handed_back(job.get_name())
         self._jobs.clear()

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rods.config import Config
 from rods.curriculum import pool
 from rods.curriculum.events import Event, SeedClosed, SeedEmitted, SeedOutcome, VariantRefused
+from rods.curriculum.records import SeedRequest
 from rods.errors import RodsError
 from rods.exchange.atomic import write_text
-from rods.exchange.queue import Claim, Queue
+from rods.exchange.queue import Claim, Message, Queue
 from rods.exchange.rundir import RunDir
 from rods.simulation.session import Session
 from rods.tasks.model import Task, TaskFormatError
@@ -50,17 +51,16 @@ class Handover:
     def emit(self, seeds: list[SeedEmitted]) -> None:
         """Record seeds, then put them into the queue: a crash between the two is mended by `reopen`."""
         self._ledger.record(seeds)
-        for seed in seeds:
-            self._put(seed.key, seed.task_id, seed.step, seed.epoch, seed.phi)
+        self._put(seeds)
 
     def reopen(self) -> None:
         """After a resume: queue open seeds again (no-op for those known) and take back answers already consumed."""
         for key in sorted(self._consumed() & set(self._ledger.state.requests)):
             self._remember(self._read_consumed(key))
+        # What a dead attempt had in its hands is taken again, without counting its death against the message.
+        self._variants.hand_back(_OWNER)
         # Only now is every task known: an open seed may itself be a variant.
-        for key in self.open_keys():
-            request = self._ledger.state.requests[key]
-            self._put(key, request.task_id, request.step, request.epoch, request.phi)
+        self._put([self._ledger.state.requests[key] for key in self.open_keys()])
 
     def open_keys(self) -> list[str]:
         """Keys of the seeds that synthesis has not answered, sorted."""
@@ -81,7 +81,7 @@ class Handover:
                 self._remember(message)
                 self._take(key, message)
                 self._replayed.discard(key)
-        self._close_quarantined()
+        self._close_unanswerable()
 
     def wait(self, timeout_s: float, interrupted: Callable[[], bool], on_wait: Callable[[int], None]) -> None:
         """The epoch barrier: wait for the open seeds, take their answers, give up on what is left.
@@ -93,7 +93,7 @@ class Handover:
         """
         deadline = time.monotonic() + timeout_s
         while missing := [key for key in self.open_keys() if not self._variants.known(key)]:
-            self._close_quarantined()
+            self._close_unanswerable()
             if interrupted():
                 return
             if time.monotonic() > deadline:
@@ -114,16 +114,23 @@ class Handover:
         """Messages by state in both queues."""
         return {"seeds": self._seeds.counts(), "variants": self._variants.counts()}
 
-    def _put(self, key: str, task_id: str, step: int, epoch: int, phi: float) -> None:
-        message = {
-            "key": key,
-            "step": step,
-            "epoch": epoch,
-            "phi": phi,
-            "task": self._tasks[task_id].to_json(),
+    def _put(self, seeds: Sequence[SeedEmitted | SeedRequest]) -> None:
+        """Queue seeds, several in a file. The trainer does not wait for room: what is too much is dropped."""
+        exchange = self._config.exchange
+        fresh = self._seeds.put_many(map(self._message, seeds), exchange.seed_batch)
+        self._replayed |= {seed.key for seed in seeds} - fresh
+        if self._seeds.shed(exchange.max_ready_seeds, _OWNER):
+            self._close_unanswerable()
+
+    def _message(self, seed: SeedEmitted | SeedRequest) -> Message:
+        content = {
+            "key": seed.key,
+            "step": seed.step,
+            "epoch": seed.epoch,
+            "phi": seed.phi,
+            "task": self._tasks[seed.task_id].to_json(),
         }
-        if not self._seeds.put(key, message, priority=phi):
-            self._replayed.add(key)
+        return Message(seed.key, content, seed.phi)
 
     def _claims(self) -> Iterator[Claim]:
         self._variants.reap()
@@ -167,10 +174,14 @@ class Handover:
             return False
         return True
 
-    def _close_quarantined(self) -> None:
-        """Drop the open seeds whose message, or whose answer, was set aside: nobody will answer them."""
-        for queue in (self._variants, self._seeds):
-            for key in sorted(set(self.open_keys()) & set(queue.keys("quarantine"))):
+    def _close_unanswerable(self) -> None:
+        """Drop the open seeds whose answer, or whose message, was set aside, or for which there was no room."""
+        for queue, state in (
+            (self._variants, "quarantine"),
+            (self._seeds, "quarantine"),
+            (self._seeds, "dropped"),
+        ):
+            for key in sorted(set(self.open_keys()) & set(queue.keys(state))):
                 if queue is self._variants or not self._variants.known(key):
                     self._close(key, SeedOutcome.DROPPED, _last_reason(queue, key))
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from rods.config import BoundaryConfig, BufferConfig, Config
+from rods.config import BoundaryConfig, BufferConfig, Config, ExchangeConfig
 from rods.curriculum import boundary, pool
 from rods.curriculum.events import EpochFinished, EpochStarted, GroupObserved, RunStarted, SeedOutcome
 from rods.exchange.lineage import digest, history
+from rods.exchange.queue import DONE, Ending, Fate
 from rods.exchange.rundir import RunDir
 from rods.tasks.model import Call, Origin, Task, TaskType, Turn
 from rods.tasks.taskset import make
@@ -37,13 +38,14 @@ TASKS = make("two", [seed_task("a"), seed_task("b")], [])
 class Side:
     """A trainer's handover at step 1 of epoch 1, both tasks observed at the boundary and emitted."""
 
-    def __init__(self, run, ledger):
+    def __init__(self, run, ledger, config=CONFIG):
         self.run, self.ledger = run, ledger
         self.book = {task.id: task for task in TASKS.train}
-        self.handover = Handover(run, ledger, self.book, CONFIG)
+        self.handover = Handover(run, ledger, self.book, config)
 
-    def emit_both(self):
-        observed = [GroupObserved(1, 1, task.id, (0.0, 1.0)) for task in TASKS.train]
+    def emit_both(self, *rewards):
+        pairs = zip(TASKS.train, rewards or ((0.0, 1.0), (0.0, 1.0)), strict=True)
+        observed = [GroupObserved(1, 1, task.id, group) for task, group in pairs]
         self.ledger.record([RunStarted(0, 0, TASKS.fingerprint, 0), EpochStarted(0, 1, 2), *observed])
         self.handover.emit(boundary.select(self.ledger.state, observed, 1, 1))
         return self.handover.open_keys()
@@ -75,9 +77,43 @@ def answer(run, key, tasks, outcome="published", reason=""):
 def test_emitted_seeds_can_be_claimed_with_their_task_and_priority(side):
     keys = side.emit_both()
     claim = side.run.queue("seeds").claim("worker")
-    assert claim.key in keys
-    assert Task.from_json(claim.message["task"]).id in {"a", "b"}
-    assert claim.message["phi"] == 1.0
+    assert [message.key for message in claim.messages] == keys
+    assert [Task.from_json(message.content["task"]).id for message in claim.messages] == ["a", "b"]
+    assert all(message.content["phi"] == message.priority == 1.0 for message in claim.messages)
+
+
+def test_the_seeds_of_a_step_share_files_up_to_the_batch_size(side):
+    side.emit_both()
+    assert len(list((side.run.path / "queues" / "seeds" / "ready").iterdir())) == 1
+    assert side.run.queue("seeds").counts()["ready"] == 2
+
+
+def test_what_is_above_the_depth_limit_is_dropped_and_the_journal_says_so(run):
+    config = replace(CONFIG, exchange=ExchangeConfig(max_ready_seeds=1))
+    side = Side(run, Ledger.begin(run, 1, config, TASKS), config)
+    (kept,) = side.emit_both()
+    (closed,) = [e for e in history(run.journal_dir, "train") if e["name"] == "seed_closed"]
+    assert closed["outcome"] == "dropped"
+    assert "1 are allowed" in closed["reason"]
+    assert run.queue("seeds").keys("ready") == [kept]
+    assert run.queue("seeds").keys("dropped") == [closed["key"]]
+
+
+def test_the_lowest_phi_is_dropped_be_it_old_or_new(run):
+    config = replace(CONFIG, exchange=ExchangeConfig(max_ready_seeds=1))
+    side = Side(run, Ledger.begin(run, 1, config, TASKS), config)
+    better, worse = side.emit_both((0.0, 1.0), (0.25, 1.0, 1.0))[0], "000001-b"
+    assert (better, worse) == ("000001-a", side.run.queue("seeds").keys("dropped")[0])
+
+
+def test_what_a_dead_attempt_had_claimed_is_taken_uncounted(side):
+    keys = side.emit_both()
+    answer(side.run, keys[0], [variant_of(TASKS.train[0], "v")])
+    for _ in range(5):  # more deaths than a poison message is allowed
+        assert side.run.queue("variants").claim("train").deliveries == 1
+        side.handover.reopen()
+    side.handover.receive()
+    assert side.ledger.state.requests[keys[0]].outcome is SeedOutcome.PUBLISHED
 
 
 def test_answers_become_waiting_variants_and_close_their_seeds(side):
@@ -204,17 +240,16 @@ def test_a_variant_that_cannot_be_played_is_refused_and_its_seed_closed(side, fl
 def test_a_seed_that_was_set_aside_does_not_hold_the_barrier(side):
     keys = side.emit_both()
     queue = side.run.queue("seeds")
-    claim = queue.claim("worker")
-    claim.quarantine("it kills every worker")
-    other = next(key for key in keys if key != claim.key)
+    poison, other = keys
+    queue.claim("worker").settle({poison: Ending(Fate.QUARANTINED, "it kills every worker"), other: DONE})
     answer(side.run, other, [])
     side.handover.wait(60.0, lambda: False, lambda missing: None)
     assert side.handover.open_keys() == []
-    assert side.ledger.state.requests[claim.key].outcome is SeedOutcome.DROPPED
+    assert side.ledger.state.requests[poison].outcome is SeedOutcome.DROPPED
     closed = {
         e["key"]: e["reason"] for e in history(side.run.journal_dir, "train") if e["name"] == "seed_closed"
     }
-    assert "it kills every worker" in closed[claim.key]
+    assert "it kills every worker" in closed[poison]
 
 
 def test_an_unreadable_answer_closes_its_seed(side):
