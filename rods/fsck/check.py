@@ -102,6 +102,7 @@ def _check_contents(run: RunDir) -> Iterator[Finding]:
     yield from replay.check_checkpoints(run, scan, past.replay)
     yield from folders.check_queue_files(run)
     yield from folders.check_puts(run)
+    yield from folders.check_splits(run)
     yield from folders.check_claims(run, config.exchange.max_deliveries if config else 3)
     yield from folders.check_leftovers(run)
     boxes = [messages.open_box(name, run.queue(name)) for name in QUEUES]

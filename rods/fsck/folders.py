@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from rods.exchange.names import PartName
 from rods.exchange.queue import Queue
 from rods.exchange.rundir import QUEUES, RunDir
 from rods.fsck.report import LOST, Finding, Severity, relative, set_aside
@@ -47,6 +48,36 @@ def check_puts(run: RunDir) -> Iterator[Finding]:
                 "nothing: the next process finishes it" if unfinished else "nothing: it was never published",
                 partial(_finish, run, root, path) if unfinished else partial(set_aside, run, path),
             )
+
+
+def check_splits(run: RunDir) -> Iterator[Finding]:
+    """Batches that a dead worker was taking apart: behind the fence that is finished, before it never happened."""
+    for name in QUEUES:
+        root = run.path / "queues" / name
+        settled = {path.stem for path in (root / "tmp").glob("*.settle")}
+        parts = [(part.token, root / "tmp" / str(part)) for part in _parts(root / "tmp")]
+        open_tokens = {token for token, _ in parts}
+        for token in sorted(settled):
+            yield Finding(
+                "split-unfinished" if token in open_tokens else "split-forgotten",
+                Severity.WARNING,
+                f"queues/{name}/tmp/{token}.settle",
+                "no batch in tmp/ while nothing runs",
+                "a batch whose worker died while it took it apart",
+                "nothing: the next process finishes it, the rest is swept",
+                partial(_finish_split, run, root, token),
+            )
+        for token, path in parts:
+            if token not in settled:
+                yield Finding(
+                    "split-abandoned",
+                    Severity.WARNING,
+                    relative(run, path),
+                    "no part of a batch in tmp/ while nothing runs",
+                    "a part of a batch that was never taken apart",
+                    "nothing: it is swept",
+                    partial(set_aside, run, path),
+                )
 
 
 def check_claims(run: RunDir, max_deliveries: int) -> Iterator[Finding]:
@@ -124,6 +155,19 @@ def _stray(run: RunDir, path: Path, found: str) -> Finding:
 def _finish(run: RunDir, root: Path, path: Path) -> str:
     Queue(root, lease_s=_FOREVER_S).reap()
     return f"finished the put of {relative(run, path)}"
+
+
+def _parts(tmp: Path) -> list[PartName]:
+    parsed = map(PartName.parse, sorted(path.name for path in tmp.glob("*.part")))
+    return [part for part in parsed if part is not None]
+
+
+def _finish_split(run: RunDir, root: Path, token: str) -> str:
+    """Move the parts to their places; the batch they came from is set aside."""
+    Queue(root, lease_s=_FOREVER_S).reap()
+    batch = root / "tmp" / f"{token}.settle"
+    moved = f"; {set_aside(run, batch)}" if batch.exists() else ""
+    return f"finished taking apart the batch {token} of {root.name}{moved}"
 
 
 def _hand_back(run: RunDir, max_deliveries: int) -> str:

@@ -12,8 +12,9 @@ from rods.curriculum import pool
 from rods.curriculum.events import SeedOutcome
 from rods.curriculum.records import SeedRequest, TaskRecord
 from rods.curriculum.state import CurriculumState
+from rods.exchange import names
 from rods.exchange.atomic import CorruptFileError, parse_json, write_text
-from rods.exchange.queue import MessageMissingError, Queue
+from rods.exchange.queue import STATES, MessageMissingError, Queue
 from rods.exchange.rundir import RunDir
 from rods.fsck.journals import Record
 from rods.fsck.report import Finding, Severity, relative, set_aside
@@ -183,8 +184,13 @@ class Accounts:
             "phi": request.phi,
             "task": self._tasks[request.task_id].to_json(),
         }
-        self._run.queue("seeds").put(key, message, priority=request.phi)
-        return f"queued the open seed {key} again"
+        queue = self._run.queue("seeds")
+        moved = ""
+        # A key that is known but in no state lost its file; what a crash left in tmp/ was finished by the first put.
+        if not queue.put(key, message, priority=request.phi) and not _is_somewhere(queue, key):
+            moved = f"{set_aside(self._run, queue.root / 'keys' / names.stored(names.encode(key)))}; "
+            queue.put(key, message, priority=request.phi)
+        return f"{moved}queued the open seed {key} again"
 
 
 _COPY = "restore the run's files from a copy, or go on: nothing that trains depends on it"
@@ -193,6 +199,10 @@ _COPY = "restore the run's files from a copy, or go on: nothing that trains depe
 def _request(key: str, code: str, expected: str, found: str, advice: str, mend: Any) -> Finding:
     severity = Severity.WARNING if mend else Severity.ERROR
     return Finding(code, severity, f"seed {key}", expected, found, advice, mend)
+
+
+def _is_somewhere(queue: Queue, key: str) -> bool:
+    return any(key in queue.keys(state) for state in STATES)
 
 
 def _ahead(where: str, what: str) -> Finding:
