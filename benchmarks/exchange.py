@@ -76,7 +76,9 @@ class Results:
     def is_safe(self, kind: type[System]) -> bool:
         """Whether a ratio against it means something."""
         spoilt = sum(
-            self.total(kind, count, killed) for count in ("lost", "failed") for killed in (False, True)
+            self.total(kind, count, killed)
+            for count in ("lost", "torn", "failed")
+            for killed in (False, True)
         )
         return kind.durable and kind.shared and spoilt == 0
 
@@ -117,7 +119,7 @@ def figures(results: Results) -> dict[str, Figure]:
         for what in ("put", "getack"):
             for processes in PROCESSES:
                 found[f"{what}{suffix}_{processes}"] = _speed(results, ours, what, processes)
-    for count in ("lost", "duplicated", "failed"):
+    for count in ("lost", "duplicated", "torn", "failed"):
         for suffix, killed in (("", False), ("_killed", True)):
             found[f"{count}{suffix}"] = _count(results, count, killed)
     return found

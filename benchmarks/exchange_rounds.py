@@ -7,12 +7,12 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from benchmarks.exchange_systems import System
+from benchmarks.exchange_systems import TORN, System
 
 _HUNG_S = 30.0
 # In rounds with kills a message takes this long to work on, so that workers die with deliveries in hand.
@@ -27,12 +27,14 @@ class Tally:
     Attributes:
         lost: whose put had returned, and whose effect was never applied, not even after recovery.
         duplicated: effects applied beyond the first of their message.
+        torn: deliveries that were no whole message.
         failed: workers that ended with an error or hung; none of those killed on purpose.
         reason: the first error.
     """
 
     lost: int
     duplicated: int
+    torn: int
     failed: int = 0
     reason: str = ""
 
@@ -40,8 +42,9 @@ class Tally:
 def tally(put: Iterable[str], applied: Iterable[str]) -> Tally:
     """Count by the keys whose put returned and those whose effect was applied, once per effect."""
     effects = Counter(applied)
+    torn = effects.pop(TORN, 0)
     lost = set(put) - effects.keys()
-    return Tally(len(lost), sum(count - 1 for count in effects.values()))
+    return Tally(len(lost), sum(count - 1 for count in effects.values()), torn)
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ def play(kind: type[System], folder: Path, keys: Sequence[str], processes: int, 
     errors = [error for one in (made, put, taken, rest) for error in one.errors]
     counted = tally(put.keys, taken.keys + rest.keys)
     reason = errors[0] if errors else ""
-    return Round(put.rate, taken.rate, Tally(counted.lost, counted.duplicated, len(errors), reason))
+    return Round(put.rate, taken.rate, replace(counted, failed=len(errors), reason=reason))
 
 
 def _putter(keys: Sequence[str]) -> Work:

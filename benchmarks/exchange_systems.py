@@ -16,6 +16,7 @@ from rods.exchange.queue import Message, Queue
 # Claims of workers that are known to be dead are taken back at once.
 EXPIRED_S = 0.01
 _FILLER = "The quick brown fox books a flight to Paris, then asks for the receipt. " * 55
+TORN = "(torn)"
 Delivery = tuple[Any, list[str]]
 
 
@@ -29,7 +30,11 @@ def encode(key: str) -> bytes:
 
 
 def key_of(data: bytes | str | memoryview) -> str:
-    key = json.loads(data if isinstance(data, str) else bytes(data))["key"]
+    """The key of a message that was taken; TORN for one that a killed producer left unfinished."""
+    try:
+        key = json.loads(data if isinstance(data, str) else bytes(data))["key"]
+    except ValueError:
+        return TORN
     assert isinstance(key, str)
     return key
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.exchange_rounds import play, tally
-from benchmarks.exchange_systems import Delivery, OursSingle, System
+from benchmarks.exchange_systems import TORN, Delivery, OursSingle, System, encode, key_of
 
 KEYS = [f"k{number}" for number in range(12)]
 
@@ -69,6 +69,14 @@ class TestTally:
     def test_an_effect_of_a_put_that_did_not_return_is_neither(self) -> None:
         counted = tally(["a"], ["a", "b"])
         assert (counted.lost, counted.duplicated) == (0, 0)
+
+    def test_what_is_no_whole_message_is_torn_and_not_a_duplicate(self) -> None:
+        counted = tally(["a"], [TORN, "a", TORN])
+        assert (counted.lost, counted.duplicated, counted.torn) == (0, 0, 2)
+
+    def test_half_a_message_is_torn(self) -> None:
+        whole = encode("a")
+        assert [key_of(whole), key_of(whole[:100]), key_of(b"")] == ["a", TORN, TORN]
 
 
 class TestPlay:
