@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,13 +20,16 @@ from rods import tasks as task_sources
 from rods.config import Config, ConfigError, from_mapping, validate
 from rods.errors import RodsError
 from rods.synthesis import dataset, prompting
-from rods.synthesis.agents import BACKENDS, Backend
 from rods.synthesis.offline import Offline, Progress
 from rods.synthesis.pipeline import Pipeline
+from rods.synthesis.service import open_backend
 from rods.tasks.model import Task, TaskType, fingerprint
 from rods.tasks.taskset import TaskSet
 
+log = logging.getLogger(__name__)
+
 _SOURCES = ("bfcl", "scripted")
+_SAY_EVERY_S = 30.0
 # Settings that say where and how fast, not what: a dataset may be gone on with under others.
 _NOT_CONTENT = frozenset(
     {
@@ -80,8 +86,7 @@ def make(order: Order, report: Callable[[Progress], None]) -> dict[str, Any]:
             f"--types {','.join(order.types)}: expected seed tasks of these types, found none among "
             f"{len(task_set.train)} of {order.tasks}; leave --types out, or choose other tasks"
         )
-    backend: Backend = BACKENDS.get(config.synthesis.backend)(config.synthesis)
-    return asyncio.run(_make(order, config, task_set, seeds, backend, report))
+    return asyncio.run(_make(order, config, task_set, seeds, report))
 
 
 def compose(tasks: str, overrides: Sequence[str]) -> Config:
@@ -111,30 +116,42 @@ async def _make(
     config: Config,
     task_set: TaskSet,
     seeds: Sequence[Task],
-    backend: Backend,
     report: Callable[[Progress], None],
 ) -> dict[str, Any]:
     known = (*task_set.train, *task_set.heldout)
-    try:
-        identity = {
-            "seed": config.seed,
-            "tasks": asdict(config.tasks) | {"path": "", "fingerprint": task_set.fingerprint},
-            "seeds": fingerprint(seeds),
-            "synthesis": _content(asdict(config.synthesis)),
-            "prompts": prompting.versions(),
-        }
-        dataset.prepare(order.folder, identity)
+    identity = {
+        "seed": config.seed,
+        "tasks": asdict(config.tasks) | {"path": "", "fingerprint": task_set.fingerprint},
+        "seeds": fingerprint(seeds),
+        "synthesis": _content(asdict(config.synthesis)),
+        "prompts": prompting.versions(),
+    }
+    # Before a server is started: a folder that is refused must not cost minutes of loading.
+    dataset.prepare(order.folder, identity)
+    # Several processes may make one dataset, each with a server of its own.
+    logs = order.folder / "logs" / f"{socket.gethostname()[:40]}-{os.getpid()}"
+    async with open_backend(config.synthesis, order.folder, logs, _Waiting()) as backend:
         pipeline = Pipeline(config.synthesis, backend, config.seed, known)
         offline = Offline(
             order.folder / dataset.JOURNAL, seeds, pipeline, backend, order.count, order.max_requests, report
         )
         await offline.make(config.synthesis.workers)
-    finally:
-        await backend.close()
     chosen = dataset.select(offline.requests, order.count)
     return dataset.write(
         order.folder, identity, chosen, offline.requests.values(), task_set.heldout, order.count
     )
+
+
+class _Waiting:
+    """Says now and then what a model server that is not ready is at."""
+
+    def __init__(self) -> None:
+        self._due = time.monotonic() + _SAY_EVERY_S
+
+    def __call__(self, what: str) -> None:
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + _SAY_EVERY_S
+            log.warning("waiting for %s", what)
 
 
 def _content(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,9 +26,11 @@ from rods.synthesis import dataset
 from rods.synthesis import offline as offline_module
 from rods.synthesis.agents import BackendUnavailableError
 from rods.synthesis.dataset import DatasetFolderError, select
+from rods.synthesis.errors import PipelineFailure
 from rods.synthesis.offline import Offline, Request, ServerLostError, finished, key_of
 from rods.synthesis.pipeline import Pipeline
 from rods.synthesis.scripted import ScriptedBackend
+from rods.synthesis.server import ServerError
 from rods.tasks.model import Origin, TaskType
 
 FILES = ("train.jsonl", "heldout.jsonl", "rejected.jsonl", "train.parquet")
@@ -140,6 +142,26 @@ def test_a_kill_at_any_time_changes_nothing(tmp_path: Path) -> None:
     make(tmp_path / "killed", 40)
     make(tmp_path / "straight", 40)
     assert contents(tmp_path / "killed") == contents(tmp_path / "straight")
+
+
+STAND_IN = f"synthesis.server.command=[{sys.executable},{Path(__file__).parents[1] / 'llm_server.py'}]"
+SERVED = ("synthesis=paper", "synthesis.model=m", STAND_IN, "synthesis.server_args=[]")
+
+
+def test_the_models_server_is_started_and_stopped(tmp_path: Path) -> None:
+    """Its answers fit another seed, so that nothing is accepted; but each question is answered."""
+    manifest = make(tmp_path / "d", 1, *SERVED, "synthesis.workers=2", max_requests=2)
+    assert manifest["figures"]["requests"] == 2
+    assert manifest["effort"]["llm_calls"] > 0
+    assert PipelineFailure.kind not in manifest["figures"]["failures"]
+    (log,) = (tmp_path / "d" / "logs").rglob("*.log")
+    assert "stand-in for m" in log.read_text()
+    assert not list(log.parent.glob("*.key"))
+
+
+def test_a_server_that_does_not_come_up_ends_the_command(tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="no memory for the weights"):
+        make(tmp_path / "d", 1, *SERVED, "synthesis.server_args=[--die-at-once]")
 
 
 def test_a_torn_journal_costs_one_request(tmp_path: Path) -> None:
