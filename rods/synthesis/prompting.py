@@ -49,6 +49,7 @@ def _environment() -> jinja2.Environment:
     # Prompts are plain text: escaping for HTML would change what a model reads.
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PROMPTS),
+        auto_reload=False,  # else each rendering looks at the file, in the event loop of all workers
         undefined=jinja2.StrictUndefined,
         autoescape=False,
         trim_blocks=True,
