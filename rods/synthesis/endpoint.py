@@ -3,7 +3,8 @@
 Three kinds of trouble are told apart. A transient fault (no connection, half a reply, 429, 5xx, no answer in time)
 is retried with jitter, since sixty-four workers that retry together would only repeat the overload. A server that
 does not even list its models is away: the question waits until it is back, because a seed is not at fault for it.
-A question that fails time and again while the server is there is given up.
+A question that fails time and again while the server is there is given up, and so is one in whose course the server
+went away time and again: it may be what kills the server.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 NO_KEY = "EMPTY"  # what vLLM's server expects when it asks for none
 _TRIES = 5
 _ROUNDS = 3  # of tries, with the server there each time, before a question is given up
+_OUTAGES = 3  # in the course of one question, before it is given up
 _SAY_EVERY_S = 60.0
 _PROBE_TIMEOUT_S = 10.0
 
@@ -110,9 +112,9 @@ class Endpoint:
 
         Raises:
             MalformedAnswerError: the server calls the request invalid (too long, for instance).
-            BackendUnavailableError: the question kept failing, or the server was away too long.
+            BackendUnavailableError: the question kept failing, or the server was away too long or too often.
         """
-        rounds = 0
+        rounds, outages = 0, 0
         while True:
             try:
                 return await self._tries(body, account)
@@ -120,9 +122,12 @@ class Endpoint:
                 raise self._error(MalformedAnswerError, agent, "refuses the request", error) from None
             except (openai.APIError, *_TRANSIENT) as error:
                 waited = await self._until_there(agent, error)
-                rounds += not waited
+                rounds, outages = rounds + (not waited), outages + waited
                 if rounds == _ROUNDS:
                     raise self._error(BackendUnavailableError, agent, "gives no answer", error) from None
+                if outages == _OUTAGES:
+                    what = f"went away {outages} times with this question"
+                    raise self._error(BackendUnavailableError, agent, what, error) from None
 
     async def problem(self) -> str:
         """Why the server cannot be used just now; "" when it lists the model."""

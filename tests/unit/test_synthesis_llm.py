@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from llm_server import HALF, LLMServer, Reply, completion, error, file_task_answer, in_turn, running
 from synthesis_examples import FILES, context, seed_task
 from tenacity import wait_none
@@ -170,6 +171,31 @@ def test_a_question_waits_for_a_server_that_is_away(caplog: pytest.LogCaptureFix
         assert asyncio.run(asyncio.wait_for(scenario(), 60)).accepted
     assert [record.getMessage() for record in caplog.records if "is back" in record.getMessage()]
     assert KEY not in caplog.text
+
+
+def test_a_question_that_the_server_dies_of_is_given_up() -> None:
+    """Three times; a server that is restarted only so often must not be used up by one prompt."""
+
+    class Mortal(LLMServer):
+        """Whatever is asked, it is away for the next two looks at its models."""
+
+        absent = 0
+
+        async def _list_models(self, request: web.Request) -> web.Response:
+            self.absent -= 1
+            return web.Response(status=503) if self.absent >= 0 else await super()._list_models(request)
+
+    def die(_: Any) -> Reply:
+        server.absent = 2
+        return error(503)
+
+    patience = replace(QUICK, outage_s=60.0)
+    with (
+        running(die, kind=Mortal) as server,
+        pytest.raises(BackendUnavailableError, match="went away 3 times with this question"),
+    ):
+        judge(server, patience=patience)
+    assert len(server.requests) == 15
 
 
 def test_a_cancelled_question_ends_at_once() -> None:
