@@ -140,10 +140,13 @@ class LLMServer:
     def app(self) -> web.Application:
         """Routes of vLLM's server as far as a client needs them."""
         app = web.Application(client_max_size=2**28)
-        app.router.add_get("/health", lambda _: web.Response())
+        app.router.add_get("/health", self._healthy)
         app.router.add_get("/v1/models", self._list_models)
         app.router.add_post("/v1/chat/completions", self._complete)
         return app
+
+    async def _healthy(self, _request: web.Request) -> web.Response:
+        return web.Response()
 
     async def _list_models(self, request: web.Request) -> web.Response:
         if not self._may(request):

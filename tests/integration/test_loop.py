@@ -32,6 +32,7 @@ OVERRIDES = (
     "tasks.train_count=18",
     "tasks.heldout_count=6",
     "boundary.exclusion_steps=2",
+    "buffer.capacity=4",
     "seed=3",
 )
 
