@@ -64,7 +64,7 @@ class Handover:
 
     def open_keys(self) -> list[str]:
         """Keys of the seeds that synthesis has not answered, sorted."""
-        return sorted(key for key, request in self._ledger.state.requests.items() if request.outcome is None)
+        return pool.open_requests(self._ledger.state)
 
     def receive(self) -> None:
         """Take every answer that is there, in key order, and close the seeds that can have none."""
