@@ -16,9 +16,7 @@ from typer.testing import CliRunner
 
 from rods.cli import app
 from rods.curriculum.events import EpochFinished
-from rods.exchange import journal, names, owner, settlement
-from rods.exchange.names import PartName, PutName, ReadyName
-from rods.exchange.queue import DONE, HANDED_BACK, Message
+from rods.exchange import journal, owner
 from rods.exchange.rundir import RunDir
 from rods.fsck.check import fsck
 from rods.fsck.report import LOST, FsckError, Severity
@@ -112,6 +110,12 @@ def test_what_a_repair_writes_is_as_closed_as_the_run(run: RunDir) -> None:
     assert stat.S_IMODE(run.tracker.stat().st_mode) == 0o600
 
 
+def test_a_report_is_as_closed_as_the_run(run: RunDir) -> None:
+    run.path.chmod(0o700)
+    assert CliRunner().invoke(app, ["report", str(run.path)]).exit_code == 0
+    assert {stat.S_IMODE(path.stat().st_mode) for path in run.report.iterdir()} == {0o600}
+
+
 def test_a_tracker_of_another_state_is_noticed_though_its_own_digest_holds(run: RunDir) -> None:
     body = json.loads(run.tracker.read_text())
     body["records"] -= 1
@@ -178,58 +182,6 @@ def test_an_open_seed_whose_file_is_gone_is_queued_again_though_its_key_is_taken
     assert codes(report) == []
     assert sorted(run.queue("seeds").keys("ready")) == sorted(waiting)
     assert fsck(run, repair=True).repairs == ()
-
-
-def test_a_seed_that_was_dropped_above_the_depth_limit_is_accounted_for(run: RunDir) -> None:
-    queue = run.queue("seeds")
-    dropped = queue.shed(1, "trainer")
-    assert dropped == queue.counts()["dropped"] > 0
-    before = bytes_of(run)
-    assert codes(fsck(run)) == []
-    assert fsck(run, repair=True).repairs == ()
-    assert bytes_of(run) == before
-
-
-def batch(keys: list[str], run: RunDir) -> Path:
-    """A file of several messages in the queue of seeds, of keys that the journal does not know."""
-    folder = run.path / "queues" / "seeds" / "ready"
-    before = set(folder.iterdir())
-    run.queue("seeds").put_many([Message(key, {"key": key}) for key in keys], per_file=len(keys))
-    (path,) = set(folder.iterdir()) - before
-    return path
-
-
-def test_a_batch_whose_producer_died_before_it_was_ready_is_finished(run: RunDir) -> None:
-    path = batch(["b1", "b2"], run)
-    label = ReadyName.parse(path.name).label
-    path.rename(path.parent.parent / "tmp" / str(PutName(names.rank(0.0), label, names.token())))
-    assert codes(fsck(run)) == ["put-unfinished"]
-    assert codes(fsck(run, repair=True)) == []
-    assert {"b1", "b2"} <= set(run.queue("seeds").keys("ready"))
-
-
-def test_a_batch_that_was_being_taken_apart_is_finished(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash behind the fence: parts and the batch lie in tmp/, and its messages are in no state."""
-    batch(["b1", "b2"], run)
-    with monkeypatch.context() as crash:
-        crash.setattr(settlement, "_finish", lambda spool, parts: None)
-        crash.setattr(settlement, "_remove", lambda path: None)
-        claim = next(c for c in run.queue("seeds").claim_many("w", 99) if len(c.messages) == 2)
-        claim.settle({"b1": DONE, "b2": HANDED_BACK})
-    run.queue("seeds").hand_back("w")
-    assert "split-unfinished" in codes(fsck(run))
-    report = fsck(run, repair=True)
-    assert codes(report) == []
-    assert "b1" in run.queue("seeds").keys("done")
-    assert "b2" in run.queue("seeds").keys("ready")
-
-
-def test_parts_of_a_batch_that_was_never_taken_apart_are_moved_away(run: RunDir) -> None:
-    part = run.path / "queues" / "seeds" / "tmp" / str(PartName(names.token(), "done", names.stored("b1")))
-    part.write_text("{}")
-    assert codes(fsck(run)) == ["split-abandoned"]
-    assert codes(fsck(run, repair=True)) == []
-    assert not part.exists()
 
 
 def test_an_answer_that_is_gone_is_told(run: RunDir) -> None:
