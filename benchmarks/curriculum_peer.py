@@ -6,12 +6,11 @@ It makes the same decisions from the same records, without the fold's checks, so
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
@@ -23,6 +22,15 @@ from rods.curriculum.value import CurriculumState
 from rods.curriculum.zones import phi
 
 NAME = "plain dicts, copied and scanned"
+
+
+class Stored(msgspec.Struct):
+    """What the text holds: the entries."""
+
+    tasks: dict[str, TaskRecord]
+    contents: dict[str, str]
+    requests: dict[str, SeedRequest]
+    last_emitted: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -106,8 +114,9 @@ class Plain:
 
     def encode(self) -> bytes:
         """One sorted JSON text."""
-        tables = {name: getattr(self, name) for name in ("tasks", "contents", "requests", "last_emitted")}
-        return json.dumps(msgspec.to_builtins(tables), sort_keys=True).encode()
+        return msgspec.json.encode(
+            Stored(self.tasks, self.contents, self.requests, self.last_emitted), order="sorted"
+        )
 
     def digest(self) -> str:
         """SHA-256 of the text."""
@@ -115,10 +124,8 @@ class Plain:
 
     def decode(self, data: bytes) -> Plain:
         """Inverse of `encode`, under the same configuration, with the digest to compare."""
-        stored: dict[str, Any] = json.loads(data)
-        stored["tasks"] = msgspec.convert(stored["tasks"], dict[str, TaskRecord])
-        stored["requests"] = msgspec.convert(stored["requests"], dict[str, SeedRequest])
-        restored = replace(self, **stored)
+        stored = msgspec.json.decode(data, type=Stored)
+        restored = replace(self, **msgspec.structs.asdict(stored))
         assert restored.digest() == hashlib.sha256(data).hexdigest()
         return restored
 
