@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(EXTRA)
 DEBIAN := g++ git chromium
 
-.PHONY: help install demo test lint unit integration soak system clean
+.PHONY: help install demo test lint unit integration soak slurm system clean
 
 help:
 	@echo "make demo     create .venv, install, run the whole loop on this machine (+experiment=rods_tiny)"
 	@echo "make test     lint, types, import walls and all tests"
 	@echo "make soak     nightly: one run after another killed 300 times, each compared with an undisturbed one (KILLS=300)"
+	@echo "make slurm    tests on a private real Slurm (as root; installs slurm-wlm, slurmdbd and mariadb-server)"
 	@echo "make install  only create .venv and install (EXTRA=cpu, the default, or EXTRA=gpu)"
 	@echo "make clean    remove .venv and caches; never touches runs/"
 
@@ -41,6 +42,10 @@ integration: $(STAMP)
 
 soak: $(STAMP)
 	cd tests && ../$(BIN)/python -m soak --kills $(or $(KILLS),300)
+
+slurm: $(STAMP)
+	@bash tools/system_packages.sh slurm-wlm munge slurmdbd mariadb-server
+	$(BIN)/pytest -q tests/slurm
 
 system:
 	@bash tools/system_packages.sh $(DEBIAN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from launchers import local, resume, slurm, snapshot
+from launchers.errors import LaunchError
 from launchers.plan import Plan
 from launchers.resources import resources
 from rods import model_path
@@ -43,9 +45,9 @@ def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
 def _start(config: Config, run: RunDir, console: Console) -> int:
     attempt = run.next_attempt()
     stop.clear_stale(run, attempt)
-    console.print(f"run directory: {run.path}", soft_wrap=True, highlight=False)
     if config.cluster.kind == "slurm":
         return _launch_on_slurm(config, run, attempt, console)
+    console.print(f"run directory: {run.path}", soft_wrap=True, highlight=False)
     if config.launch.mode is LaunchMode.submit:
         return _detach(run, attempt, console)
     return follow(run, attempt, console)
@@ -153,9 +155,16 @@ def _detach(run: RunDir, attempt: int, console: Console) -> int:
 
 
 def _launch_on_slurm(config: Config, run: RunDir, attempt: int, console: Console) -> int:
-    job = slurm.submit(config, run.path, attempt, run_slurm_role)
+    try:
+        job = slurm.submit(config, run.path, attempt, run_slurm_role)
+    except LaunchError:
+        if not config.launch.resume:
+            # Nothing ran, and a folder that is no run would only be in the way.
+            shutil.rmtree(run.path)
+        raise
     run.update_manifest(slurm_job=job.job_id)
     console.print(
+        f"run directory: {run.path}\n"
         f"submitted job {job.job_id} ({job.paths.submission_file})\n"
         f"follow it: rods status --watch {run.path}   stop it: scancel {job.job_id}",
         soft_wrap=True,

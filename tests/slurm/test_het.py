@@ -1,7 +1,7 @@
 """The tiny experiment as one heterogeneous job on a real Slurm: both roles on nodes of their own.
 
-One run straight, one that Slurm signals as before a time limit and puts back into its queue, one whose second
-component is cancelled, and one that Slurm refuses.
+One run straight, one that Slurm signals as before a time limit and puts back into its queue, and one that Slurm
+refuses.
 """
 
 from __future__ import annotations
@@ -126,14 +126,6 @@ def test_a_signalled_run_is_put_back_and_ends_as_the_straight_one(cluster, strai
     assert data.finished
     assert deeds(data) == deeds(load(straight[1]))
     assert len(data.named("run_started")) == 2
-
-
-def test_a_cancelled_synthesis_component_does_not_leave_the_trainer_with_its_gpus(cluster, tmp_path):
-    path, job = submit(cluster, tmp_path, "training.epochs=50")
-    await_that(lambda: (path / "heartbeats" / "train.json").exists(), "the trainer's start", path)
-    slurm(cluster, "scancel", f"{job}+1")
-    await_that(lambda: ended(cluster, job), "the job's end", path)
-    assert not load(path).finished
 
 
 def test_a_refusal_shows_slurms_words_and_leaves_no_run_directory(cluster, tmp_path):
