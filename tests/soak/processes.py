@@ -110,11 +110,12 @@ def lone_role(run_dir: str, role: str, attempt: int, fault: Fault | None) -> int
 def become(log: Path, parent: int) -> None:
     """A session and logs of its own; asked to stop when the parent dies, as the controller does."""
     os.setsid()
+    # First of all: the supervisor's handlers, which a fork inherits, would only count the signal.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
     log.parent.mkdir(exist_ok=True)
     for descriptor, suffix in ((1, ".out"), (2, ".err")):
         target = os.open(log.with_suffix(suffix), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)

@@ -243,6 +243,12 @@ def test_the_installation_is_listed_and_a_missing_part_is_unfit(monkeypatch: pyt
 
 
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    # On a busy machine the doctor may be done before the signal comes: then it is asked once more.
+    assert any(_ends_by_ctrl_c(tmp_path) for _ in range(5))
+
+
+def _ends_by_ctrl_c(tmp_path: Path) -> bool:
+    """Interrupt a doctor at work; whether the signal found it there. Nothing is left behind in either case."""
     code = "import sys; from rods.cli import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "doctor", "--dir", str(tmp_path)],
@@ -254,6 +260,6 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=60)
-    assert process.returncode not in (0, 1)
     assert b"Traceback" not in told
     assert list(tmp_path.iterdir()) == []
+    return process.returncode not in (0, 1)
