@@ -81,6 +81,8 @@ class RoleController(Controller):
 
 def _die_with_parent(parent: str) -> None:
     """Runs in the task before its program: ask it to stop when the controller dies and cannot ask any more."""
+    # The controller's own handler, inherited until the program starts, would swallow the signal.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(parent):
         os.kill(os.getpid(), signal.SIGTERM)

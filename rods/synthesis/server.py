@@ -267,4 +267,6 @@ def _write_secret(path: Path, text: str) -> None:
 
 def _die_with_parent() -> None:
     """In the child: a role that is killed outright must not leave a server on the GPUs."""
+    # The role's own handler, inherited until the program starts, would swallow the signal.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
