@@ -45,7 +45,9 @@ def test_update_equals_plain_pytorch(
     metrics = trained.update(rollouts, advantages)
     expected, norm = plain_update(policy_dir, rollouts, advantages, config)
     assert largest_difference(weights(trained), before) > 0.9e-4
-    assert largest_difference(weights(trained), expected) <= 1e-6
+    # Adam divides small gradients by their own size, so rounding, which differs between processors, comes out
+    # as a share of a step (1e-4 here); another aggregation or another share is a whole one.
+    assert largest_difference(weights(trained), expected) <= 5e-6
     assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-5)
     assert norm > config.gradient_clip  # clipping was at work
     assert metrics["sampled_tokens"] == sum(sum(rollout.mask) for rollout in rollouts)
