@@ -68,19 +68,19 @@ class Handover:
 
     def receive(self) -> None:
         """Take every answer that is there, in key order, and close the seeds that can have none."""
-        claims = sorted(self._claims(), key=lambda claim: claim.key)
-        for claim in claims:
-            if claim.key in self._ledger.state.requests:
-                self._answer(claim)
-            else:
-                # Asked for by an attempt before this one, in a step that is still to be done again.
-                claim.hand_back()
-        if self._replayed:
-            for key in sorted(self._replayed & self._consumed()):
+        claims = {claim.key: claim for claim in self._claims()}
+        taken_before = (self._replayed & self._consumed()) - claims.keys() if self._replayed else set()
+        for key in sorted(claims.keys() | taken_before):
+            if key in taken_before:
                 message = self._read_consumed(key)
                 self._remember(message)
                 self._take(key, message)
-                self._replayed.discard(key)
+            elif key in self._ledger.state.requests:
+                self._answer(claims[key])
+            else:
+                # Asked for by an attempt before this one, in a step that is still to be done again.
+                claims[key].hand_back()
+        self._replayed -= taken_before
         self._close_unanswerable()
 
     def wait(self, timeout_s: float, interrupted: Callable[[], bool], on_wait: Callable[[int], None]) -> None:

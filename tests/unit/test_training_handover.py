@@ -283,3 +283,16 @@ def test_a_snapshot_that_the_journal_does_not_lead_to_is_refused(side, run):
         Ledger.resume(run, 2, CONFIG, TASKS, {**snapshot, "digest": "0" * 64})
     with pytest.raises(LedgerError, match="records"):
         Ledger.resume(run, 2, CONFIG, TASKS, {**snapshot, "records": snapshot["records"] + 1})
+
+
+def test_answers_taken_before_a_crash_and_others_are_taken_in_one_order(side):
+    """The dead attempt had committed the second answer and only claimed the first."""
+    keys = side.emit_both()
+    for key, task in zip(keys, TASKS.train, strict=True):
+        answer(side.run, key, [variant_of(task, "v")])
+    claims = {claim.key: claim for claim in side.run.queue("variants").claim_many("train", 2)}
+    claims[keys[1]].commit()
+    side.handover.reopen()
+    side.handover.receive()
+    closed = [e["key"] for e in history(side.run.journal_dir, "train") if e["name"] == "seed_closed"]
+    assert closed == keys
