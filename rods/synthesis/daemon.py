@@ -98,7 +98,9 @@ class Daemon:
 
     def _start(self, delivery: Delivery, message: Message) -> None:
         if self._variants.known(message.key):
-            # Whoever answered it died, or lost its lease, before the claim ended.
+            # Whoever answered it died, or lost its lease, before the claim ended. A put that it did not finish is
+            # finished by one of the same key, which changes nothing else.
+            self._variants.put(message.key, {})
             delivery.end(message.key, DONE)
             return
         job = asyncio.create_task(self._work(message.key, message.content), name=message.key)
