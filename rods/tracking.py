@@ -52,7 +52,7 @@ class Tracker:
                 name=f"{run.name} {role}",
                 id=identity,
                 resume="allow",
-                mode=mode,  # type: ignore[arg-type]  # checked by rods.config_rules
+                mode=mode,  # type: ignore[arg-type]  # checked by rods.config.rules
                 dir=str(run.wandb),
                 config=config.to_dict(),
                 settings=settings,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rods import config_rules
-from rods.config import BufferConfig, Config, ConfigError, from_mapping, validate
-from rods.config_checks import Problem, at_least, at_most, finite, fraction, positive
+from rods.config import BufferConfig, Config, ConfigError, from_mapping, rules, validate
+from rods.config.checks import Problem, at_least, at_most, finite, fraction, positive
+from rods.config.rules import learning
 
 GOOD: dict[str, Any] = {
     "tasks": {"train_count": 48, "heldout_count": 48},
@@ -248,12 +248,12 @@ def test_all_problems_are_told_at_once() -> None:
 def test_a_missing_package_is_refused_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch, package: str, key: str, fix: str
 ) -> None:
-    real = config_rules.find_spec
+    real = learning.find_spec
 
     def without(name: str) -> ModuleSpec | None:
         return None if name == package else real(name)
 
-    monkeypatch.setattr(config_rules, "find_spec", without)
+    monkeypatch.setattr(learning, "find_spec", without)
     with pytest.raises(ConfigError) as refused:
         validate(from_mapping(GOOD))
     assert key in str(refused.value)
@@ -261,14 +261,12 @@ def test_a_missing_package_is_refused_with_what_to_install(
 
 
 def test_a_compute_nodes_engine_is_not_looked_for_on_the_login_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = config_rules.find_spec
-    monkeypatch.setattr(
-        config_rules, "find_spec", lambda name: None if name == "transformers" else real(name)
-    )
+    real = learning.find_spec
+    monkeypatch.setattr(learning, "find_spec", lambda name: None if name == "transformers" else real(name))
     validate(from_mapping(changed({"cluster.kind": "slurm"})))
 
 
-@pytest.mark.parametrize("rule", config_rules._RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
 def test_every_rule_has_a_row_in_the_table(rule: Callable[[Config], Iterator[Problem]]) -> None:
     section = {
         "_finite": ("training",),
@@ -288,5 +286,5 @@ def test_every_rule_has_a_row_in_the_table(rule: Callable[[Config], Iterator[Pro
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-2, max_value=2))
 def test_beta_is_accepted_exactly_on_its_interval(beta: float) -> None:
     config = replace(Config(), buffer=BufferConfig(injection_fraction=beta))
-    keys = {problem.key for problem in config_rules.problems(config)}
+    keys = {problem.key for problem in rules.problems(config)}
     assert ("buffer.injection_fraction" not in keys) == (0 < beta <= 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rods.config_checks import Problem, at_least, positive
+from rods.config.checks import Problem, at_least, positive
 
 if TYPE_CHECKING:
     from rods.config import BackboneConfig, SynthesisConfig

@@ -1,37 +1,24 @@
-"""The rules between settings: each finds contradictions and says how to mend them.
+"""Rules for what is learned and how.
 
-Kept beside the schema and as light as it: whether an engine is installed is asked of importlib's finder, so
-that nothing heavy is imported.
+Whether an engine is installed is asked of importlib's finder, so that nothing heavy is imported.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from rods.config_checks import Problem, at_least, at_most, choice, finite, fraction, positive
-from rods.config_rules_llm import backbones
+from rods.config.checks import Problem, at_least, at_most, choice, fraction, positive
 
 if TYPE_CHECKING:
     from rods.config import Config
 
-TASK_TYPES = ("base", "miss_func", "miss_param", "long_context")
 ENGINE_PACKAGES = {"vllm": "vllm", "hf": "transformers"}
 LARGEST_SEED = 2**63 - 1  # the seeds of torch and vLLM are signed 64-bit numbers
 # Scripted tasks are drawn one by one at the start and kept in memory by both roles: a slip of the finger on the
 # count would look like a run that hangs.
 MOST_SCRIPTED = 1_000_000
-
-
-def problems(config: Config) -> list[Problem]:
-    """Every contradiction in `config`, in the order of the sections."""
-    return [problem for rule in _RULES for problem in rule(config)]
-
-
-def _finite(config: Config) -> Iterator[Problem]:
-    yield from finite("", config.to_dict())
 
 
 def _seeds(config: Config) -> Iterator[Problem]:
@@ -170,103 +157,6 @@ def _rollout(config: Config) -> Iterator[Problem]:
     yield from at_least("rollout.cpu_cache_gib", rollout.cpu_cache_gib, 1)
 
 
-def _synthesis(config: Config) -> Iterator[Problem]:
-    synthesis = config.synthesis
-    yield from choice("synthesis.backend", synthesis.backend, ("scripted", "openai"))
-    yield from choice("synthesis.retry", synthesis.retry, ("guided", "blind"))
-    for name in ("workers", "max_attempts", "variants_per_seed", "max_string", "max_list"):
-        yield from at_least(f"synthesis.{name}", getattr(synthesis, name), 1)
-    yield from at_least("synthesis.temperature", synthesis.temperature, 0)
-    yield from fraction("synthesis.top_p", synthesis.top_p)
-    yield from at_least("synthesis.min_long_observation", synthesis.min_long_observation, 0)
-    if not 0 < synthesis.max_similarity <= 1:
-        yield Problem(
-            "synthesis.max_similarity",
-            synthesis.max_similarity,
-            "similarities lie in [0, 1], and at 0 every variant is a duplicate",
-            "set 0.9",
-        )
-    if not 0 <= synthesis.max_profile_distance <= 1:
-        yield Problem(
-            "synthesis.max_profile_distance",
-            synthesis.max_profile_distance,
-            "Φ distances lie in [0, 1]",
-            "set 0.25",
-        )
-    yield from backbones(synthesis)
-
-
-def _boundary(config: Config) -> Iterator[Problem]:
-    boundary = config.boundary
-    yield from choice("boundary.selection", boundary.selection, ("boundary", "random"))
-    if boundary.alpha_low >= boundary.alpha_high:
-        yield Problem(
-            "boundary.alpha_low",
-            boundary.alpha_low,
-            f"α₋ must lie below α₊ (boundary.alpha_high = {boundary.alpha_high}): the boundary zone is empty",
-            "set α₋ < α₊ (the paper: 0.20 and 0.85)",
-        )
-    for name in ("alpha_low", "alpha_high"):
-        value = getattr(boundary, name)
-        if not 0 <= value <= 1:
-            yield Problem(f"boundary.{name}", value, "mean rewards lie in [0, 1]", "set a value in [0, 1]")
-    yield from at_least("boundary.max_seeds", boundary.max_seeds, 0)
-    yield from at_least("boundary.exclusion_steps", boundary.exclusion_steps, 0)
-    unknown = sorted(set(boundary.quotas) - set(TASK_TYPES))
-    if unknown:
-        yield Problem(
-            "boundary.quotas",
-            dict(boundary.quotas),
-            f"unknown task types {unknown}",
-            f"use {', '.join(TASK_TYPES)}",
-        )
-    for name, quota in boundary.quotas.items():
-        yield from at_least(f"boundary.quotas.{name}", quota, 0)
-    total = sum(boundary.quotas.values())
-    if total > boundary.max_seeds:
-        yield Problem(
-            "boundary.quotas",
-            dict(boundary.quotas),
-            f"the quotas sum to {total}, above M (boundary.max_seeds = {boundary.max_seeds})",
-            f"lower the quotas or set boundary.max_seeds={total}",
-        )
-    if config.synthesis.enabled and not boundary.quotas:
-        yield Problem(
-            "boundary.quotas", {}, "no type may become a seed", "give each task type a quota, e.g. {base: 4}"
-        )
-
-
-def _buffer(config: Config) -> Iterator[Problem]:
-    buffer = config.buffer
-    yield from at_least("buffer.capacity", buffer.capacity, 0)  # 0: a static pool
-    yield from fraction("buffer.injection_fraction", buffer.injection_fraction)
-    yield from at_least("buffer.burn_in", buffer.burn_in, 0)
-    yield from at_least("buffer.stale_epochs", buffer.stale_epochs, 1)
-    yield from positive("buffer.barrier_timeout_s", buffer.barrier_timeout_s)
-    if buffer.drift_low >= buffer.drift_high:
-        yield Problem(
-            "buffer.drift_low",
-            buffer.drift_low,
-            f"must lie below buffer.drift_high = {buffer.drift_high}: every variant would be retired at once",
-            "set drift_low < drift_high (the paper: 0.20 and 0.95)",
-        )
-
-
-def _exchange(config: Config) -> Iterator[Problem]:
-    exchange = config.exchange
-    yield from choice("exchange.fsync", exchange.fsync, ("always", "step", "never"))
-    yield from positive("exchange.lease_s", exchange.lease_s)
-    for name in ("max_deliveries", "seed_batch", "max_ready_seeds"):
-        yield from at_least(f"exchange.{name}", getattr(exchange, name), 1)
-    if not re.fullmatch(r"[0-7]?[7][0-7]{2}", exchange.mode):
-        yield Problem(
-            "exchange.mode",
-            exchange.mode,
-            "the owner must be able to read, write and enter the run's folders",
-            "set octal permissions such as 0750, or 2770 to share with exchange.group",
-        )
-
-
 def _reward(config: Config) -> Iterator[Problem]:
     yield from choice("reward.name", config.reward.name, ("progress", "binary", "format"))
     # The curriculum's zones and φ = 4r̄(1 − r̄) are defined for rewards in [0, 1]; the format reward reaches 2.
@@ -287,32 +177,7 @@ def _reward(config: Config) -> Iterator[Problem]:
     yield from choice("simulation.mcp", config.simulation.mcp, ("replay", "record"))
 
 
-def _cluster(config: Config) -> Iterator[Problem]:
-    cluster = config.cluster
-    yield from choice("cluster.kind", cluster.kind, ("local", "slurm"))
-    yield from choice("cluster.coschedule", cluster.coschedule, ("het",))
-    yield from positive("cluster.time_hours", cluster.time_hours)
-    yield from at_least("cluster.signal_seconds", cluster.signal_seconds, 1)
-    for role in ("train", "synthesis"):
-        job = getattr(cluster, role)
-        yield from at_least(f"cluster.{role}.nodes", job.nodes, 1)
-        yield from at_least(f"cluster.{role}.gpus_per_node", job.gpus_per_node, 0)
-        yield from at_least(f"cluster.{role}.cpus_per_task", job.cpus_per_task, 1)
-        yield from at_least(f"cluster.{role}.mem_gb", job.mem_gb, 0)
-
-
-def _tracking(config: Config) -> Iterator[Problem]:
-    yield from choice("tracking.wandb", config.tracking.wandb, ("auto", "online", "offline", "disabled"))
-    yield from at_least("tracking.rollouts_per_group", config.tracking.rollouts_per_group, 0)
-    if not config.launch.runs_dir.strip():
-        yield Problem(
-            "launch.runs_dir", config.launch.runs_dir, "names no folder", "set a folder such as runs"
-        )
-    yield from positive("launch.heartbeat_timeout_s", config.launch.heartbeat_timeout_s)
-
-
-_RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
-    _finite,
+RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _seeds,
     _tasks,
     _model,
@@ -320,11 +185,5 @@ _RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _objective,
     _batches,
     _rollout,
-    _synthesis,
-    _boundary,
-    _buffer,
-    _exchange,
     _reward,
-    _cluster,
-    _tracking,
 )

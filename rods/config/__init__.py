@@ -1,0 +1,129 @@
+"""The schema of a run: every setting, its type and its meaning, and the rules that tie settings together.
+
+Light on purpose: it imports neither torch nor anything else heavy, since `launch.py --help`, planning and the
+status commands need it. YAML under `conf/` holds the values; this file holds no experiment, only neutral
+defaults. Field comments give the meaning; the paper's values stand in `conf/experiment/rods_qwen4b.yaml`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rods.config.checks import Problem
+from rods.config.curriculum import BoundaryConfig, BufferConfig
+from rods.config.learning import (
+    ModelConfig,
+    RewardConfig,
+    RolloutConfig,
+    SimulationConfig,
+    TasksConfig,
+    TrainingConfig,
+)
+from rods.config.rules import problems
+from rods.config.running import (
+    ClusterConfig,
+    ExchangeConfig,
+    JobConfig,
+    LaunchConfig,
+    LaunchMode,
+    TrackingConfig,
+)
+from rods.config.synthesis import BackboneConfig, ServerConfig, SynthesisConfig
+from rods.errors import RodsError
+
+__all__ = [
+    "BackboneConfig",
+    "BoundaryConfig",
+    "BufferConfig",
+    "ClusterConfig",
+    "Config",
+    "ConfigError",
+    "ExchangeConfig",
+    "JobConfig",
+    "LaunchConfig",
+    "LaunchMode",
+    "ModelConfig",
+    "RewardConfig",
+    "RolloutConfig",
+    "ServerConfig",
+    "SimulationConfig",
+    "SynthesisConfig",
+    "TasksConfig",
+    "TrackingConfig",
+    "TrainingConfig",
+    "from_mapping",
+    "validate",
+]
+
+
+class ConfigError(RodsError):
+    """A configuration that cannot run; the message names each key, its value and the fix."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run, whole."""
+
+    experiment: str = "unnamed"  # the first part of the run directory's name
+    seed: int = 0  # fixes task order and sampling seeds
+    tasks: TasksConfig = field(default_factory=TasksConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    synthesis: SynthesisConfig = field(default_factory=SynthesisConfig)
+    boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
+    buffer: BufferConfig = field(default_factory=BufferConfig)
+    exchange: ExchangeConfig = field(default_factory=ExchangeConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    simulation: SimulationConfig = field(default_factory=SimulationConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON-able data; `from_mapping` is its inverse."""
+        return asdict(self)
+
+
+def from_mapping(data: DictConfig | dict[str, Any]) -> Config:
+    """Type-check a composed configuration against the schema. Cross-field rules: `validate`.
+
+    Raises:
+        ConfigError: an unknown key, a missing section or a value of the wrong type; names the key.
+    """
+    schema = OmegaConf.structured(Config)
+    _make_writable(schema)
+    try:
+        merged = OmegaConf.merge(schema, data)
+        config = OmegaConf.to_object(merged)
+    except OmegaConfBaseException as error:
+        key = getattr(error, "full_key", None) or "?"
+        first_line = str(error).splitlines()[0]
+        raise ConfigError(f"config key {key}: {first_line}. See rods/config/ for the schema.") from error
+    assert isinstance(config, Config)
+    return config
+
+
+def _make_writable(node: DictConfig) -> None:
+    """Frozen dataclasses become read-only nodes, each on its own; merging values into them needs them writable."""
+    OmegaConf.set_readonly(node, False)
+    for key in node:
+        child = node._get_node(key)
+        if isinstance(child, DictConfig) and not child._is_missing():
+            _make_writable(child)
+
+
+def validate(config: Config) -> None:
+    """Refuse a configuration that contradicts itself or this machine.
+
+    Raises:
+        ConfigError: all problems at once, one line each: key = value, what is wrong, the fix.
+    """
+    found: list[Problem] = problems(config)
+    if found:
+        lines = "\n".join(f"  {problem}" for problem in found)
+        raise ConfigError(f"this configuration cannot run ({len(found)} problem(s)):\n{lines}")

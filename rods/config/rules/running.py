@@ -1,0 +1,58 @@
+"""Rules for where and how a run runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from rods.config.checks import Problem, at_least, choice, positive
+
+if TYPE_CHECKING:
+    from rods.config import Config
+
+
+def _exchange(config: Config) -> Iterator[Problem]:
+    exchange = config.exchange
+    yield from choice("exchange.fsync", exchange.fsync, ("always", "step", "never"))
+    yield from positive("exchange.lease_s", exchange.lease_s)
+    for name in ("max_deliveries", "seed_batch", "max_ready_seeds"):
+        yield from at_least(f"exchange.{name}", getattr(exchange, name), 1)
+    if not re.fullmatch(r"[0-7]?[7][0-7]{2}", exchange.mode):
+        yield Problem(
+            "exchange.mode",
+            exchange.mode,
+            "the owner must be able to read, write and enter the run's folders",
+            "set octal permissions such as 0750, or 2770 to share with exchange.group",
+        )
+
+
+def _cluster(config: Config) -> Iterator[Problem]:
+    cluster = config.cluster
+    yield from choice("cluster.kind", cluster.kind, ("local", "slurm"))
+    yield from choice("cluster.coschedule", cluster.coschedule, ("het",))
+    yield from positive("cluster.time_hours", cluster.time_hours)
+    yield from at_least("cluster.signal_seconds", cluster.signal_seconds, 1)
+    for role in ("train", "synthesis"):
+        job = getattr(cluster, role)
+        yield from at_least(f"cluster.{role}.nodes", job.nodes, 1)
+        yield from at_least(f"cluster.{role}.gpus_per_node", job.gpus_per_node, 0)
+        yield from at_least(f"cluster.{role}.cpus_per_task", job.cpus_per_task, 1)
+        yield from at_least(f"cluster.{role}.mem_gb", job.mem_gb, 0)
+
+
+def _tracking(config: Config) -> Iterator[Problem]:
+    yield from choice("tracking.wandb", config.tracking.wandb, ("auto", "online", "offline", "disabled"))
+    yield from at_least("tracking.rollouts_per_group", config.tracking.rollouts_per_group, 0)
+    if not config.launch.runs_dir.strip():
+        yield Problem(
+            "launch.runs_dir", config.launch.runs_dir, "names no folder", "set a folder such as runs"
+        )
+    yield from positive("launch.heartbeat_timeout_s", config.launch.heartbeat_timeout_s)
+
+
+RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
+    _exchange,
+    _cluster,
+    _tracking,
+)
