@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from rods.cli import UsageError, app, find_run, main
+from rods.cli import app, main
+from rods.commands.common import UsageError, find_run
 from rods.exchange import owner
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter

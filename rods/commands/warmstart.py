@@ -1,0 +1,17 @@
+"""`rods warmstart`: make the shipped tiny policy again."""
+
+from __future__ import annotations
+
+import typer
+
+# The options are those of the command behind it, which imports torch.
+CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def warmstart(context: typer.Context) -> None:
+    """Make the shipped tiny policy again; `rods warmstart --help` lists the options."""
+    from rods.warmstart.command import warmstart as command
+
+    standalone = typer.Typer(name="rods warmstart", add_completion=False, pretty_exceptions_enable=False)
+    standalone.command()(command)
+    standalone(args=context.args, prog_name="rods warmstart")
