@@ -16,9 +16,9 @@ from pathlib import Path
 from setproctitle import setproctitle
 
 from launchers import snapshot
-from launchers.resources import TRAIN
+from launchers.resources import SYNTHESIS, TRAIN
 from rods.errors import RodsError
-from rods.exchange import permissions, pressure, stop
+from rods.exchange import permissions, pressure, replica, stop
 from rods.exchange.attempt import Fence
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import RunDir
@@ -58,7 +58,7 @@ def _run(run: RunDir, role: str, attempt: int) -> int:
     snapshot.check_origin(run)
     stop.clear_stale(run, attempt)
     _stop_on_signals(run, role, attempt)
-    heartbeat = Heartbeat(run.heartbeats, role)
+    heartbeat = Heartbeat(run.heartbeats, replica.writer(role) if role == SYNTHESIS else role)
     heartbeat.beat("starting", attempt=attempt)
     pause = pressure.Pause(
         role, lambda: stop.is_requested(run, attempt), partial(heartbeat.beat, attempt=attempt)

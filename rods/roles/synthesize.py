@@ -10,7 +10,7 @@ from pathlib import Path
 from launchers import snapshot
 from rods import tasks as task_sources
 from rods.config import Config
-from rods.exchange import stop
+from rods.exchange import replica, stop
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import RunDir
 from rods.synthesis.daemon import Daemon
@@ -68,7 +68,7 @@ class _Waiting:
 
     def __init__(self, run: RunDir, attempt: int) -> None:
         self._run, self._attempt = run, attempt
-        self._heartbeat, self._due = Heartbeat(run.heartbeats, ROLE), 0.0
+        self._heartbeat, self._due = Heartbeat(run.heartbeats, replica.writer(ROLE)), 0.0
 
     def __call__(self, what: str) -> None:
         if stop.is_requested(self._run, self._attempt):

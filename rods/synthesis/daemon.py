@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from rods.errors import RodsError
-from rods.exchange import stop
+from rods.exchange import replica, stop
 from rods.exchange.attempt import Fence
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.queue import DONE, HANDED_BACK, Ending, Fate, LeaseLostError, Message
@@ -64,8 +64,9 @@ class Daemon:
         self._seeds = run.queue("seeds", lease_s=lease_s, max_deliveries=max_deliveries)
         self._variants = run.queue("variants")
         self._owner = f"{socket.gethostname()[:40]}-{os.getpid()}"
-        self._heartbeat = Heartbeat(run.heartbeats, ROLE)
-        self._records = Records(run, attempt, backend.accounts)
+        writer = replica.writer(ROLE)
+        self._heartbeat = Heartbeat(run.heartbeats, writer)
+        self._records = Records(run, writer, attempt, backend.accounts)
         self._jobs: dict[_Job, Delivery] = {}
         self._slots = asyncio.Semaphore(workers)  # a batch may hold more seeds than workers are free
         self._fence = Fence(run, attempt)

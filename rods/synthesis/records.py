@@ -22,17 +22,18 @@ _SPENT = {"llm_calls": "requests", "prompt_tokens": "prompt_tokens", "completion
 
 
 class Records:
-    """The files of one attempt. The counters go on from the attempts before.
+    """The files of one daemon in one attempt. The counters go on from the attempts before.
 
     Args:
         run: the run directory.
+        writer: the name that this daemon writes under (`replica`).
         attempt: number of this (re)start.
         accounts: of the backend; a metrics line holds those of this process by agent, and the sums over all
             attempts.
     """
 
-    def __init__(self, run: RunDir, attempt: int, accounts: Accounts) -> None:
-        path = run.metrics / f"{ROLE}.jsonl"
+    def __init__(self, run: RunDir, writer: str, attempt: int, accounts: Accounts) -> None:
+        path = run.metrics / f"{writer}.jsonl"
         before: Mapping[str, Any] = next(reversed(read_metrics(path)), {})
         self.counters: Counter[str] = Counter({name: before.get(name, 0) for name in _COUNTERS})
         self.errors: Counter[str] = Counter(before.get("errors", {}))
@@ -40,7 +41,7 @@ class Records:
         self._accounts = accounts
         self._spent_before = {name: int(before.get(name, 0)) for name in _SPENT}
         self._metrics = MetricsWriter(path)
-        self._journal = JournalWriter(run.journal_file(ROLE, attempt))
+        self._journal = JournalWriter(run.journal_file(writer, attempt))
 
     def claimed(self, key: str, delivery: int) -> None:
         """A seed was claimed, for the `delivery`th time."""

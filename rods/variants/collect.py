@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rods.exchange.atomic import CorruptFileError
-from rods.exchange.journal import read_all
 from rods.exchange.lineage import history
 from rods.exchange.queue import MessageMissingError
+from rods.exchange.replica import read_journals
 from rods.exchange.rundir import RunDir
 from rods.tasks.model import Task
 
@@ -108,7 +108,7 @@ def collect(run: RunDir) -> list[Item]:
     events = history(run.journal_dir, "train")
     answers = _answers(run)
     expanded = _expanded(run)
-    failures, ends = _synthesis(read_all(run.journal_dir, "synthesis"))
+    failures, ends = _synthesis(read_journals(run, "synthesis"))
     pool = _pool_status(events)
     items: list[Item] = []
     for seed in (event for event in events if event["name"] == "seed_emitted"):

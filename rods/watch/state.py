@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from rods.exchange import owner, stop
+from rods.exchange import owner, replica, stop
 from rods.exchange.atomic import read_json
 from rods.exchange.heartbeat import Beat, read_all
 from rods.exchange.metrics import read_metrics
@@ -14,6 +14,7 @@ from rods.exchange.rundir import QUEUES, RunDir
 
 ETA_STEPS = 20  # the pace is taken over the last so many steps
 _ZONES = ("hard", "boundary", "mastered")
+_SYNTHESIS = ("claimed", "accepted", "dropped", "attempts")
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class RunState:
         zones: tasks of the last step by zone: hard, boundary, mastered.
         pool: tasks: active, seeds, variants, waiting for the next epoch.
         queues: messages by queue and state.
-        synthesis: cumulative counts: claimed, accepted, dropped, attempts.
+        synthesis: cumulative counts of all daemons: claimed, accepted, dropped, attempts.
         roles: by role: phase and seconds since its heartbeat.
         evaluations: the held-out evaluations so far.
         eta_s: seconds to the last step at the pace of the last `ETA_STEPS` steps.
@@ -83,7 +84,7 @@ def read_state(run: RunDir) -> RunState:
         zones={zone: last.get("zones", {}).get(zone, 0) for zone in _ZONES} if last else {},
         pool=_pool(next((line for line in reversed(lines) if "waiting" in line), {})),
         queues={name: dict(run.queue(name).counts()) for name in QUEUES},
-        synthesis=_synthesis(run),
+        synthesis=replica.totals(run, "synthesis", _SYNTHESIS),
         roles={
             role: {"phase": beat.phase, "age_s": round(beat.age_s, 1), "info": beat.info}
             for role, beat in beats.items()
@@ -116,12 +117,6 @@ def _pool(last: dict[str, Any]) -> dict[str, int]:
         "waiting": "waiting",
     }
     return {name: last[key] for name, key in names.items() if key in last}
-
-
-def _synthesis(run: RunDir) -> dict[str, int]:
-    lines = read_metrics(run.metrics / "synthesis.jsonl")
-    last = lines[-1] if lines else {}
-    return {key: last[key] for key in ("claimed", "accepted", "dropped", "attempts") if key in last}
 
 
 def _status(run: RunDir, beats: dict[str, Beat]) -> tuple[str, str]:
