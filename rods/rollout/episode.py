@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from rods import reward as rewards
 from rods.config import RewardConfig, RolloutConfig, SimulationConfig
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Completion, Engine, Request, Sampling
+from rods.rollout.transcript import Transcript
 from rods.simulation.session import Outcome, Session
 from rods.tasks.model import Task
 
@@ -32,6 +33,7 @@ class Rollout:
         token_ids: the whole transcript.
         mask: 1 where the policy sampled the token, 0 for prompts, tool results and templates.
         logprobs: the engine's, at temperature 1, of each sampled token; 0.0 where the mask is 0.
+        turns: the user turn, from 0, in which each token was sampled; 0 where the mask is 0.
         reward: what the episode earned.
         outcome: the simulation's verdicts, from which the reward came.
         policy_version: of the weights that sampled it.
@@ -44,6 +46,7 @@ class Rollout:
     token_ids: tuple[int, ...]
     mask: tuple[int, ...]
     logprobs: tuple[float, ...]
+    turns: tuple[int, ...]
     reward: float
     outcome: Outcome
     policy_version: int
@@ -95,43 +98,31 @@ def message_seed(seed: int, task_id: str, index: int, message: int) -> int:
 
 @dataclass
 class _Episode:
-    """An episode under way. Tokens are only ever appended."""
+    """An episode under way."""
 
     task: Task
     index: int
     session: Session
-    token_ids: list[int] = field(default_factory=list)
-    mask: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    messages: int = 0
+    transcript: Transcript
     finish: Finish = "finished"
-
-    @property
-    def id(self) -> str:
-        return f"{self.task.id}/{self.index}"
-
-    def read(self, token_ids: Sequence[int]) -> None:
-        """Append tokens that the policy reads."""
-        self.token_ids += token_ids
-        self.mask += [0] * len(token_ids)
-        self.logprobs += [0.0] * len(token_ids)
+    asked: Request | None = None
 
     def write(self, message: Completion) -> None:
-        """Append tokens that the policy sampled."""
-        self.token_ids += message.token_ids
-        self.mask += [1] * len(message.token_ids)
-        self.logprobs += message.logprobs
-        self.messages += 1
+        """Take the message that the policy was asked for."""
+        assert self.asked is not None
+        self.transcript.write(self.asked, message, self.session.turn)
 
     def rollout(self, score: Callable[[Outcome], float], version: int) -> Rollout:
         """The finished episode as a value."""
         outcome = self.session.outcome()
+        self.transcript.verify()
         return Rollout(
             task_id=self.task.id,
             index=self.index,
-            token_ids=tuple(self.token_ids),
-            mask=tuple(self.mask),
-            logprobs=tuple(self.logprobs),
+            token_ids=tuple(self.transcript.token_ids),
+            mask=tuple(self.transcript.mask),
+            logprobs=tuple(self.transcript.logprobs),
+            turns=tuple(self.transcript.turns),
             reward=score(outcome),
             outcome=outcome,
             policy_version=version,
@@ -160,8 +151,9 @@ class _Driver:
 
     def start(self, task: Task, index: int) -> None:
         """Open an episode and ask for its first message."""
-        episode = _Episode(task, index, self._open_session(task))
-        self.live[episode.id] = episode
+        name = f"{task.id}/{index}"
+        episode = _Episode(task, index, self._open_session(task), Transcript(name, self._chat.end_token))
+        self.live[name] = episode
         self._ask(episode, self._chat.opening(episode.session))
 
     def advance(self) -> list[_Episode]:
@@ -179,26 +171,28 @@ class _Driver:
 
     def _ask(self, episode: _Episode, token_ids: tuple[int, ...]) -> None:
         """Show the policy `token_ids` and ask for a message; without room for a whole one, abandon."""
-        room = self._engine.max_length - len(episode.token_ids) - len(token_ids)
+        transcript = episode.transcript
+        room = self._engine.max_length - len(transcript.token_ids) - len(token_ids)
         if room < self._sampling.max_message_tokens:
             self._abandon(episode, token_ids)
             return
-        episode.read(token_ids)
+        transcript.read(token_ids)
         draw = Sampling(
             temperature=self._sampling.temperature,
             top_p=self._sampling.top_p,
             max_tokens=self._sampling.max_message_tokens,
-            seed=message_seed(self._seed, episode.task.id, episode.index, episode.messages),
+            seed=message_seed(self._seed, episode.task.id, episode.index, transcript.messages),
         )
-        self._engine.submit(Request(episode.id, tuple(episode.token_ids), draw))
+        episode.asked = Request(transcript.name, tuple(transcript.token_ids), draw)
+        self._engine.submit(episode.asked)
 
     def _abandon(self, episode: _Episode, token_ids: tuple[int, ...]) -> None:
-        if not episode.messages:
-            episode.read(token_ids[: self._engine.max_length])
+        if not episode.transcript.messages:
+            episode.transcript.read(token_ids[: self._engine.max_length])
         episode.session.abandon()
         episode.finish = "length"
         self._end(episode)
 
     def _end(self, episode: _Episode) -> None:
-        del self.live[episode.id]
+        del self.live[episode.transcript.name]
         self._ended.append(episode)

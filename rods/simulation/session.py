@@ -109,6 +109,11 @@ class Session:
         """The last turn is closed, or the episode was abandoned."""
         return self._finished
 
+    @property
+    def turn(self) -> int:
+        """The open user turn, from 0: how many were closed."""
+        return len(self._verdicts)
+
     def advance(self, message: str) -> Advance:
         """Take one assistant message (without the end token).
 

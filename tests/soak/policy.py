@@ -103,10 +103,9 @@ class ChainPolicy:
         draw = self._draw(step, task.id)
         mean = draw.choice(_LEVELS)
         rewards = [float(draw.random() < mean) for _ in range(self._config.training.group_size)]
+        nothing = Outcome((), (), len(task.turns), 0)
         return [
-            Rollout(
-                task.id, index, (), (), (), reward, Outcome((), (), len(task.turns), 0), step - 1, "finished"
-            )
+            Rollout(task.id, index, (), (), (), (), reward, nothing, step - 1, "finished")
             for index, reward in enumerate(rewards)
         ]
 

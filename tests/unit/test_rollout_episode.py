@@ -106,6 +106,15 @@ def test_a_rollout_is_the_transcript_with_the_policys_words_marked() -> None:
     assert (rollout.outcome.turns, rollout.outcome.calls) == (2, 2)
 
 
+def test_every_sampled_token_knows_its_user_turn() -> None:
+    ((rollout,),) = play(ScriptedEngine({"t/0": RIGHT}), [task()], 1)
+    sampled = [turn for turn, mark in zip(rollout.turns, rollout.mask, strict=True) if mark]
+    words = [len(TOKENIZER.encode(f"{text}<|im_end|>", add_special_tokens=False)) for text in RIGHT]
+    first, later = sum(words[:2]), sum(words[2:])
+    assert sampled == [0] * first + [1] * later
+    assert not any(turn for turn, mark in zip(rollout.turns, rollout.mask, strict=True) if not mark)
+
+
 def test_groups_come_in_task_order_whatever_finishes_first() -> None:
     scripts = {"x/0": RIGHT, "x/1": HALF, "y/0": HALF, "y/1": RIGHT, "z/0": RIGHT, "z/1": RIGHT}
     engine = ScriptedEngine(scripts)
