@@ -69,6 +69,7 @@ class Config:
     """One run, whole."""
 
     experiment: str = "unnamed"  # the first part of the run directory's name
+    ablation: str = ""  # what was taken away from the experiment; the second part of that name
     seed: int = 0  # fixes task order and sampling seeds
     tasks: TasksConfig = field(default_factory=TasksConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -83,6 +84,11 @@ class Config:
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     launch: LaunchConfig = field(default_factory=LaunchConfig)
+
+    @property
+    def name(self) -> str:
+        """What a person calls this run: the experiment, and its ablation where it has one."""
+        return "-".join(part for part in (self.experiment, self.ablation) if part)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-able data; `from_mapping` is its inverse."""

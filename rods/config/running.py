@@ -75,3 +75,4 @@ class LaunchConfig:
     runs_dir: str = "runs"
     resume: str = ""  # path of a run directory to continue
     heartbeat_timeout_s: float = 300.0  # a role silent for longer counts as dead
+    max_parallel: int = 0  # runs of a sweep at once; 0: one on this machine, no bound on Slurm

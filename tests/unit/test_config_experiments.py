@@ -10,14 +10,16 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from launchers.identity import differences
 from rods.config import Config, ConfigError, from_mapping, validate
 
 CONF = Path(__file__).parents[2] / "conf"
-EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+DELTAS = ("experiment", "ablation")  # added with +, so that they are absent from the primary defaults
+EXPERIMENTS, ABLATIONS = (sorted(path.stem for path in (CONF / name).glob("*.yaml")) for name in DELTAS)
 GROUPS = sorted(
     (group.name, choice.stem)
     for group in CONF.iterdir()
-    if group.is_dir() and group.name != "experiment"
+    if group.is_dir() and group.name not in DELTAS
     for choice in group.glob("*.yaml")
 )
 
@@ -33,6 +35,21 @@ def test_an_experiment_composes_and_can_run(name: str) -> None:
     config = from_mapping(composed(f"+experiment={name}"))
     validate(config)
     assert config.experiment == name
+
+
+@pytest.mark.parametrize("experiment", ["rods_tiny", "rods_qwen4b"])
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_an_ablation_takes_away_one_thing_and_has_its_own_name(name: str, experiment: str) -> None:
+    full = from_mapping(composed(f"+experiment={experiment}"))
+    ablated = from_mapping(composed(f"+experiment={experiment}", f"+ablation={name}"))
+    validate(ablated)
+    assert len(differences(full, ablated)) == 2  # its name, and what it takes away
+    assert ablated.name == f"{experiment}-{name}"
+
+
+def test_the_papers_ablations_are_there() -> None:
+    paper = "random_seeds binary_reward no_coherence_rewrite no_narrative_planning blind_retry no_retirement"
+    assert {*paper.split(), "static_pool"} <= set(ABLATIONS)
 
 
 def test_the_experiments_that_the_readme_names_are_there() -> None:

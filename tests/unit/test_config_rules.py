@@ -40,7 +40,18 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"model.max_length": 8}, "model.max_length"),
     ({"rollout.max_message_tokens": 1024}, "rollout.max_message_tokens"),
     ({"rollout.max_message_tokens": 0}, "rollout.max_message_tokens"),
-    ({"training.algorithm": "ppo"}, "training.algorithm"),
+    ({"training.algorithm": "reinforce"}, "training.algorithm"),
+    ({"training.credit": "token"}, "training.credit"),
+    ({"training.credit": "turn", "reward.name": "binary"}, "training.credit"),
+    ({"training.algorithm": "ppo", "training.skip_zero_variance": True}, "training.skip_zero_variance"),
+    ({"training.critic.learning_rate": 0.0}, "training.critic.learning_rate"),
+    ({"training.critic.clip": 0.0}, "training.critic.clip"),
+    ({"training.critic.alone_steps": -1}, "training.critic.alone_steps"),
+    ({"training.critic.warmup_fraction": 1.0}, "training.critic.warmup_fraction"),
+    ({"training.critic.discount": 0.0}, "training.critic.discount"),
+    ({"training.critic.discount": 1.5}, "training.critic.discount"),
+    ({"training.critic.gae_lambda": -0.1}, "training.critic.gae_lambda"),
+    ({"training.critic.gae_lambda": 1.1}, "training.critic.gae_lambda"),
     ({"training.loss_aggregation": "sum"}, "training.loss_aggregation"),
     ({"training.group_size": 1}, "training.group_size"),
     ({"training.epochs": 0}, "training.epochs"),
@@ -128,6 +139,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"launch.runs_dir": ""}, "launch.runs_dir"),
     ({"launch.runs_dir": " "}, "launch.runs_dir"),
     ({"launch.heartbeat_timeout_s": 0.0}, "launch.heartbeat_timeout_s"),
+    ({"launch.max_parallel": -1}, "launch.max_parallel"),
 ]
 
 
@@ -271,6 +283,8 @@ def test_every_rule_has_a_row_in_the_table(rule: Callable[[Config], Iterator[Pro
     section = {
         "_finite": ("training",),
         "_objective": ("training",),
+        "_credit": ("training",),
+        "_critic": ("training",),
         "_batches": ("training",),
         "_seeds": ("seed", "tasks"),
         "_reward": ("reward", "simulation"),
