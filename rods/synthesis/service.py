@@ -11,11 +11,11 @@ from pathlib import Path
 
 from rods.config import BackboneConfig, SynthesisConfig
 from rods.exchange.atomic import make_dirs
+from rods.serving.server import VLLM, ModelServer, ServerPlan, Waiting
 from rods.synthesis.agents import BACKENDS, Backend, BackendUnavailableError
 from rods.synthesis.endpoint import Backbone, Endpoint
 from rods.synthesis.llm import OpenAIBackend, remote
 from rods.synthesis.request_cache import RequestCache
-from rods.synthesis.server import VLLM, ModelServer, ServerPlan, Waiting
 
 _POLL_S = 0.5
 _SERVED = "openai"
@@ -79,7 +79,7 @@ async def _start(
         stack.push_async_callback(server.stop)
         await server.start()
         servers.append(server)
-        backbones.append(server.backbone)
+        backbones.append(Backbone(backbone.model, server.url, backbone.weight, server.key))
     return servers, backbones
 
 
@@ -87,7 +87,6 @@ def _plan(config: SynthesisConfig, backbone: BackboneConfig) -> ServerPlan:
     server = config.server
     return ServerPlan(
         model=backbone.model,
-        weight=backbone.weight,
         command=server.command or VLLM,
         args=backbone.server_args,
         env=backbone.server_env,

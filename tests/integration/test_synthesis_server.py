@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from rods.config import ServerConfig, SynthesisConfig
+from rods.serving.server import HeldPort, ModelServer, ServerError, ServerPlan
 from rods.synthesis.pipeline import Outcome, Pipeline
-from rods.synthesis.server import HeldPort, ModelServer, ServerError, ServerPlan
 from rods.synthesis.service import open_backend
 from tests.unit.synthesis_examples import seed_task
 
@@ -81,8 +81,8 @@ def test_key_group_port_and_restart(tmp_path: Path) -> None:
         assert first is not None
         key_file = tmp_path / "server.key"
         assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
-        assert key_file.read_text() == server.backbone.key
-        assert server.backbone.key not in Path(f"/proc/{first.pid}/cmdline").read_text()
+        assert key_file.read_text() == server.key
+        assert server.key not in Path(f"/proc/{first.pid}/cmdline").read_text()
         assert os.getpgid(first.pid) == first.pid
         watching = asyncio.create_task(server.watch())
         os.kill(first.pid, signal.SIGKILL)
@@ -95,7 +95,7 @@ def test_key_group_port_and_restart(tmp_path: Path) -> None:
         assert group_is_gone(first.pid)
         assert group_is_gone(second.pid)
         assert not key_file.exists()
-        assert server.backbone.key not in server.log_file.read_text()
+        assert server.key not in server.log_file.read_text()
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
 

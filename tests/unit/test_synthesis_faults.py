@@ -19,6 +19,7 @@ from rods.config import ServerConfig, SynthesisConfig
 from rods.exchange import heartbeat, stop
 from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import RunDir
+from rods.serving.server import ServerPlan
 from rods.synthesis import daemon as daemons
 from rods.synthesis import llm
 from rods.synthesis.agents import Backend
@@ -26,7 +27,6 @@ from rods.synthesis.daemon import Daemon
 from rods.synthesis.endpoint import Backbone, Patience
 from rods.synthesis.llm import OpenAIBackend
 from rods.synthesis.pipeline import Pipeline
-from rods.synthesis.server import ServerPlan
 from rods.synthesis.service import open_backend
 
 CONFIG = SynthesisConfig(backend="openai", model="m")

@@ -21,6 +21,7 @@ from pyarrow import parquet
 from rods import tasks
 from rods.config import ConfigError, SynthesisConfig, TasksConfig
 from rods.roles import offline as role
+from rods.serving.server import ServerError
 from rods.simulation.session import open_world
 from rods.synthesis import dataset
 from rods.synthesis import offline as offline_module
@@ -30,7 +31,6 @@ from rods.synthesis.errors import PipelineFailure
 from rods.synthesis.offline import Offline, Request, ServerLostError, finished, key_of
 from rods.synthesis.pipeline import Pipeline
 from rods.synthesis.scripted import ScriptedBackend
-from rods.synthesis.server import ServerError
 from rods.tasks.model import Origin, TaskType
 
 FILES = ("train.jsonl", "heldout.jsonl", "rejected.jsonl", "train.parquet")

@@ -1,4 +1,4 @@
-"""A model server that the synthesis role starts, watches, restarts and stops.
+"""A model server that a role starts, watches, restarts and stops.
 
 It runs in a process group of its own, on a port that is held from before its first start until the role ends, with
 a key made for this start of the role: in a file that only its owner reads and in the server's environment, never
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rods.errors import RodsError
-from rods.synthesis.endpoint import Backbone, Endpoint, Patience
+from rods.serving.probe import Probe
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,6 @@ class ServerPlan:
 
     Attributes:
         model: what the server loads, and the name under which it serves it.
-        weight: the backbone's.
         command: the program; it is given vLLM's options --host, --port, --model and --served-model-name.
         args: further options.
         env: additions to its environment.
@@ -62,7 +61,6 @@ class ServerPlan:
     """
 
     model: str
-    weight: float = 1.0
     command: Sequence[str] = VLLM
     args: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +79,8 @@ class ModelServer:
         name: part of file names.
 
     Attributes:
-        backbone: how to reach it; the same over all restarts.
+        url: where it answers, ends in /v1; the same over all restarts, as is the key.
+        key: what it asks for.
         log_file: output of the process and its successors.
     """
 
@@ -90,10 +89,10 @@ class ModelServer:
         self.log_file = folder / f"{name}.log"
         self._key_file = folder / f"{name}.key"
         self._port = HeldPort(plan.host)
-        key = secrets.token_urlsafe(32)
+        self.key = secrets.token_urlsafe(32)
         reach = "127.0.0.1" if plan.host in ("0.0.0.0", "::") else plan.host
-        self.backbone = Backbone(plan.model, f"http://{reach}:{self._port.number}/v1", plan.weight, key)
-        self._probe = Endpoint(self.backbone, Patience())
+        self.url = f"http://{reach}:{self._port.number}/v1"
+        self._probe = Probe(plan.model, self.url, self.key)
         self._process: asyncio.subprocess.Process | None = None
         self._began = 0.0
 
@@ -103,7 +102,7 @@ class ModelServer:
         Raises:
             ServerError: there is no such program.
         """
-        _write_secret(self._key_file, self.backbone.key)
+        _write_secret(self._key_file, self.key)
         plan = self._plan
         options = ["--host", plan.host, "--port", str(self._port.number)]
         options += ["--model", plan.model, "--served-model-name", plan.model, *plan.args]
@@ -115,7 +114,7 @@ class ModelServer:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env={**os.environ, **plan.env, "VLLM_API_KEY": self.backbone.key},
+                    env={**os.environ, **plan.env, "VLLM_API_KEY": self.key},
                     start_new_session=True,
                     preexec_fn=_die_with_parent,
                 )
@@ -225,7 +224,7 @@ class ModelServer:
         with self.log_file.open("rb") as stream:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - _TAIL_BYTES))
             text = stream.read().decode(errors="replace")
-        return "\n".join(text.replace(self.backbone.key, "***").splitlines()[-_TAIL_LINES:])
+        return "\n".join(text.replace(self.key, "***").splitlines()[-_TAIL_LINES:])
 
     def _last_line(self) -> str:
         return self.tail().rpartition("\n")[2][:200] or "no output yet"
@@ -249,7 +248,9 @@ class HeldPort:
             self._socket.bind((host, 0))
         except OSError as error:
             self._socket.close()
-            raise ServerError(f"synthesis.server.host: cannot listen on {host!r}: {error}") from error
+            raise ServerError(
+                f"model server: cannot listen on {host!r}: {error}; correct the host it is to use"
+            ) from error
         self.number = int(self._socket.getsockname()[1])
 
     def release(self) -> None:
