@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,24 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
-    """GRPO and the learner."""
+class CriticConfig:
+    """The critic of PPO: a model of its own, the policy's start with a value head. Unused under GRPO."""
 
-    algorithm: str = "grpo"
+    learning_rate: float = 1e-5  # AdamW, with the policy's betas, weight decay and gradient clip
+    warmup_fraction: float = 0.03  # of all planned optimizer steps: its learning rate rises
+    alone_steps: int = 0  # first training steps in which only the critic learns
+    discount: float = 1.0  # γ, per sampled token
+    gae_lambda: float = 0.95  # λ
+    clip: float | None = 0.2  # a value may leave the step's first one by so much; null: off
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The objective and the learner."""
+
+    algorithm: str = "grpo"  # grpo: the group's mean is the baseline | ppo: a critic and GAE
+    credit: str = "episode"  # a rollout's tokens share its reward | turn: each user turn has its own
+    skip_zero_variance: bool = False  # groups without signal stay out of the update and of its averages
     epochs: int = 5  # passes over the active pool
     tasks_per_step: int = 32  # tasks (groups) per training step
     group_size: int = 16  # K, rollouts per task
@@ -48,16 +62,18 @@ class TrainingConfig:
     )
     entropy_coefficient: float = 0.0
     loss_aggregation: str = "seq-mean-token-mean"  # seq-mean-token-mean | token-mean
-    normalize_advantage: bool = True  # divide by the group's standard deviation
+    normalize_advantage: bool = True  # grpo: divide by the group's standard deviation | ppo: whiten
     importance_cap: float | None = 2.0  # truncation of the engine-to-learner importance weight; null: off
     gradient_clip: float = 1.0
-    micro_batch_tokens: int = 8192  # padded tokens per forward/backward
+    micro_batch_tokens: int = 8192  # tokens per forward/backward
+    gradient_checkpointing: bool | None = None  # recompute activations in the backward pass; null: on a GPU
     zero_stage: int = 0  # DeepSpeed ZeRO stage, 0 to 3
     threads: int | None = None  # CPU threads of the learner; null: torch's default
     checkpoint_every_steps: int = 0  # 0: at epoch ends only
     keep_checkpoints: int = 2
     parity_tolerance: float = 1e-3  # mean |logprob(engine) - logprob(learner)| allowed after a weight sync
     evaluate_every_epochs: int = 0  # held-out evaluation at T=1 and greedy; 0: at start and end only
+    critic: CriticConfig = field(default_factory=CriticConfig)
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,39 @@ def _objective(config: Config) -> Iterator[Problem]:
         yield Problem("training.adam_betas", betas, "AdamW needs two numbers in [0, 1)", "set [0.9, 0.95]")
 
 
+def _credit(config: Config) -> Iterator[Problem]:
+    training = config.training
+    yield from choice("training.credit", training.credit, ("episode", "turn"))
+    if training.credit == "turn" and config.reward.name != "progress":
+        yield Problem(
+            "training.credit",
+            training.credit,
+            f"the reward {config.reward.name} is no sum over user turns",
+            "set reward=progress or training.credit=episode",
+        )
+    if training.skip_zero_variance and training.algorithm == "ppo":
+        yield Problem(
+            "training.skip_zero_variance",
+            True,
+            "under ppo a group of equal rewards has signal: the critic is the baseline",
+            "set it to false or training.algorithm=grpo",
+        )
+
+
+def _critic(config: Config) -> Iterator[Problem]:
+    critic = config.training.critic
+    for name in ("learning_rate", "clip"):
+        yield from positive(f"training.critic.{name}", getattr(critic, name))
+    yield from at_least("training.critic.alone_steps", critic.alone_steps, 0)
+    if not 0 <= critic.warmup_fraction < 1:
+        yield Problem(
+            "training.critic.warmup_fraction", critic.warmup_fraction, "must lie in [0, 1)", "set 0.03"
+        )
+    yield from fraction("training.critic.discount", critic.discount)
+    if not 0 <= critic.gae_lambda <= 1:
+        yield Problem("training.critic.gae_lambda", critic.gae_lambda, "must lie in [0, 1]", "set 0.95")
+
+
 def _batches(config: Config) -> Iterator[Problem]:
     training = config.training
     for name in ("tasks_per_step", "mini_batches", "micro_batch_tokens"):
@@ -183,6 +216,8 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _model,
     _training,
     _objective,
+    _credit,
+    _critic,
     _batches,
     _rollout,
     _reward,
