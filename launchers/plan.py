@@ -53,11 +53,11 @@ class Plan:
 def build(config: Config) -> Plan:
     """The plan of one run."""
     digest = config_hash(config)
-    run_dir = Path(config.launch.runs_dir).absolute() / f"{config.experiment}-{digest[:8]}-{RANDOM_SUFFIX}"
+    run_dir = Path(config.launch.runs_dir).absolute() / f"{config.name}-{digest[:8]}-{RANDOM_SUFFIX}"
     roles = resources(config)
     gpus = sum(role.gpus for role in roles)
     return Plan(
-        experiment=config.experiment,
+        experiment=config.name,
         config_hash=digest,
         run_dir=run_dir,
         where=config.cluster.kind,

@@ -120,7 +120,7 @@ def _header(config: Config, role: Resources, folder: Path) -> str:
     text = _make_sbatch_string(
         command="true",
         folder=folder,
-        job_name=f"rods-{config.experiment}",
+        job_name=f"rods-{config.name}",
         time=round(cluster.time_hours * 60),
         signal_delay_s=cluster.signal_seconds,
         partition=cluster.partition or None,

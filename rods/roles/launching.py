@@ -123,7 +123,7 @@ def _open_or_create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
     permissions.adopt(exchange.mode)
     run = RunDir.create(
         Path(config.launch.runs_dir),
-        config.experiment,
+        config.name,
         plan.config_hash,
         mode=exchange.mode,
         group=exchange.group,
