@@ -12,11 +12,15 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
+
+from rods.exchange.frames import split
 from rods.exchange.journal import JournalError, attempt_of, files, first, read
 
 _CONTINUES = "continues"
+_Record = TypeVar("_Record", dict[str, Any], msgspec.Raw)
 
 
 def continuation(records: int) -> dict[str, Any]:
@@ -35,20 +39,30 @@ def history(journal_dir: Path, writer: str, *, before: Path | None = None) -> li
     Raises:
         JournalError: an attempt continues more records than there are, or is damaged.
     """
-    paths = takewhile(lambda path: path != before, files(journal_dir, writer))
-    return merge((path, read(path)[0]) for path in paths)
+    return merge((path, read(path)[0]) for path in _until(journal_dir, writer, before))
 
 
-def merge(journals: Iterable[tuple[Path, list[dict[str, Any]]]]) -> list[dict[str, Any]]:
+def unparsed(journal_dir: Path, writer: str, *, before: Path | None = None) -> list[msgspec.Raw]:
+    """As `history`, each record as its bytes: for a reader that needs the last of many. Raises as `history`."""
+    paths = _until(journal_dir, writer, before)
+    return merge((path, split(path.read_bytes(), path)) for path in paths)
+
+
+def _until(journal_dir: Path, writer: str, before: Path | None) -> Iterable[Path]:
+    return takewhile(lambda path: path != before, files(journal_dir, writer))
+
+
+def merge(journals: Iterable[tuple[Path, list[_Record]]]) -> list[_Record]:
     """The records that count out of one writer's journals in the order of its attempts.
 
     Raises:
         JournalError: an attempt continues more records than there are.
     """
-    records: list[dict[str, Any]] = []
+    records: list[_Record] = []
     for path, found in journals:
-        if found and found[0].get("name") == _CONTINUES:
-            kept = int(found[0]["records"])
+        head = _parsed(found[0]) if found else {}
+        if head.get("name") == _CONTINUES:
+            kept = int(head["records"])
             if kept > len(records):
                 raise JournalError(
                     f"journal {path} continues {kept} records, but the attempts before it hold {len(records)}. "
@@ -57,6 +71,13 @@ def merge(journals: Iterable[tuple[Path, list[dict[str, Any]]]]) -> list[dict[st
             records, found = records[:kept], found[1:]
         records.extend(found)
     return records
+
+
+def _parsed(record: dict[str, Any] | msgspec.Raw) -> dict[str, Any]:
+    if isinstance(record, msgspec.Raw):
+        plain: dict[str, Any] = json.loads(bytes(record))
+        return plain
+    return record
 
 
 def continuations(journal_dir: Path, writer: str) -> dict[int, int]:

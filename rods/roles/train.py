@@ -108,7 +108,8 @@ def assemble(
     else:
         stepper.load(found)
         extra = checkpoint.read_extra(found)
-        ledger = Ledger.resume(run, attempt, config, tasks, extra["ledger"])
+        snapshots = checkpoint.snapshots(run, found)
+        ledger = Ledger.resume(run, attempt, config, tasks, extra["ledger"], snapshots)
         step, remaining = extra["step"], tuple(extra["remaining"])
     book = {task.id: task for task in tasks.train}
     handover = Handover(run, ledger, book, config)

@@ -25,6 +25,7 @@ from rods.exchange.marker import Name, Scan
 from rods.exchange.rundir import RunDir
 from rods.exchange.usage import advice, human
 from rods.training.ledger import WRITER
+from rods.training.tracker import NAME
 
 _EXTRA = "extra.json"
 _log = logging.getLogger(__name__)
@@ -99,8 +100,9 @@ def save(
 def latest(run: RunDir) -> Path | None:
     """The newest checkpoint of the run's history whose bytes are those that were written; None without one.
 
-    What is torn, damaged or left behind by a newer attempt is logged as a warning. Reads the whole checkpoint,
-    which the load that follows then finds in the page cache.
+    A damaged snapshot of the curriculum does not count: the journal can give it again. What is torn, damaged or
+    left behind by a newer attempt is logged as a warning. Reads the whole checkpoint, which the load that follows
+    then finds in the page cache.
 
     Raises:
         JournalError: a journal's first record is damaged.
@@ -110,7 +112,9 @@ def latest(run: RunDir) -> Path | None:
         _log.warning("ignoring checkpoint %s: %s", folder, reason)
     for candidate in reversed(found.complete):
         damaged = marker.damaged_files(candidate)
-        if not damaged:
+        if damaged == [NAME]:
+            _log.warning("checkpoint %s: %s is damaged; the journal replaces it", candidate.folder, NAME)
+        if damaged in ([], [NAME]):
             return candidate.folder
         _log.warning("ignoring checkpoint %s: damaged since: %s", candidate.folder, ", ".join(damaged))
     return None
@@ -127,6 +131,12 @@ def read_extra(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"checkpoint {folder}: {reason}; resume from another one")
     extra: dict[str, Any] = read_json(folder / _EXTRA)
     return extra
+
+
+def snapshots(run: RunDir, folder: Path) -> list[Path]:
+    """Snapshots of the curriculum to continue the checkpoint `folder` from: its own, then those of older ones."""
+    complete = [each.folder for each in look(run).complete]
+    return [each / NAME for each in reversed(complete[: complete.index(folder) + 1])]
 
 
 def look(run: RunDir) -> Scan:

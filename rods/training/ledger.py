@@ -6,25 +6,25 @@ be decided on a state that the journal does not explain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rods.config import Config
-from rods.curriculum.events import Event, parse_event
-from rods.curriculum.state import CurriculumState, fold, replay
-from rods.errors import RodsError
+from rods.curriculum.events import Event
+from rods.curriculum.state import CurriculumState, fold, initial
+from rods.exchange import lineage
 from rods.exchange.journal import JournalWriter
-from rods.exchange.lineage import continuation, history
+from rods.exchange.lineage import continuation
 from rods.exchange.rundir import RunDir
 from rods.tasks.taskset import TaskSet
+from rods.training import recovery
+from rods.training.recovery import LedgerError
 from rods.training.tracker import NAME, BackgroundWriter, Snapshot
 
+__all__ = ["WRITER", "Ledger", "LedgerError"]
+
 WRITER = "train"
-
-
-class LedgerError(RodsError):
-    """A snapshot that the journal does not lead to."""
 
 
 class Ledger:
@@ -44,26 +44,32 @@ class Ledger:
     @staticmethod
     def begin(run: RunDir, attempt: int, config: Config, tasks: TaskSet) -> Ledger:
         """A history that starts with this attempt; what earlier attempts without a checkpoint wrote is void."""
-        state = replay(tasks.train, config.boundary, config.buffer, ())
+        state = initial(tasks.train, config.boundary, config.buffer)
         return Ledger._open(run, attempt, config, state, 0)
 
     @staticmethod
-    def resume(run: RunDir, attempt: int, config: Config, tasks: TaskSet, snapshot: dict[str, Any]) -> Ledger:
-        """The history up to a checkpoint's snapshot, verified by replay.
+    def resume(
+        run: RunDir,
+        attempt: int,
+        config: Config,
+        tasks: TaskSet,
+        summary: Mapping[str, Any],
+        snapshots: Sequence[Path] = (),
+    ) -> Ledger:
+        """The history up to a checkpoint: its state, from the first snapshot that serves, else from zero.
+
+        Args:
+            summary: what `snapshot` gave when the checkpoint was written.
+            snapshots: files that `save` wrote at that point of the history or before it, in order of preference.
 
         Raises:
-            LedgerError: replaying the journal gives another state than the snapshot holds.
+            LedgerError: the journal does not lead to the state that the checkpoint names.
+            JournalError: a journal is damaged.
         """
-        count = int(snapshot["records"])
-        past = history(run.journal_dir, WRITER, before=run.journal_file(WRITER, attempt))[:count]
-        state = replay(tasks.train, config.boundary, config.buffer, map(parse_event, past))
-        if len(past) != count or state.digest() != snapshot["digest"]:
-            raise LedgerError(
-                f"{run.path}: replaying {len(past)} journal records gives curriculum state {state.digest()[:12]}, "
-                f"the checkpoint holds {count} records and {snapshot['digest'][:12]}. "
-                "The journal or the seed tasks changed since; resume from an older checkpoint or start a new run."
-            )
-        return Ledger._open(run, attempt, config, state, count)
+        past = lineage.unparsed(run.journal_dir, WRITER, before=run.journal_file(WRITER, attempt))
+        goal = recovery.Goal(int(summary["records"]), str(summary["digest"]), config, tasks.train)
+        state = recovery.restore(goal, past, snapshots)
+        return Ledger._open(run, attempt, config, state, goal.records)
 
     @staticmethod
     def _open(run: RunDir, attempt: int, config: Config, state: CurriculumState, records: int) -> Ledger:

@@ -13,10 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rods.curriculum.state import CurriculumState
+from rods.errors import RodsError
 from rods.exchange.atomic import write_pieces
 
 NAME = "tracker.json"
+
+
+class SnapshotError(RodsError):
+    """A file that holds no snapshot, or one that is not what it says."""
+
+
+class _Stored(msgspec.Struct):
+    records: int
+    digest: str
+    positions: dict[str, int]
+    state: msgspec.Raw
 
 
 @dataclass(frozen=True)
@@ -40,6 +54,25 @@ class Snapshot:
     def write(self, path: Path) -> None:
         """Replace `path`, atomically and durably. Raises OSError, as `atomic.write_pieces`."""
         write_pieces(path, self._pieces)
+
+    @staticmethod
+    def read(path: Path) -> Snapshot:
+        """What `write` wrote.
+
+        Raises:
+            SnapshotError: it is damaged, of another form, or its state is not that of its digest.
+            OSError: it cannot be read.
+        """
+        try:
+            stored = _decode(path.read_bytes())
+            state = CurriculumState.from_bytes(stored.state)
+        except (msgspec.MsgspecError, ValueError, RodsError) as error:
+            raise SnapshotError(f"{path}: expected a snapshot as {NAME} holds it: {error}") from error
+        if state.digest() != stored.digest:
+            raise SnapshotError(
+                f"{path}: expected the state of digest {stored.digest[:12]}, found {state.digest()[:12]}"
+            )
+        return Snapshot(state, stored.records, stored.positions)
 
     def _pieces(self) -> Iterator[bytes]:
         yield json.dumps(self.summary()).encode()[:-1] + b', "state":'
@@ -92,3 +125,6 @@ class BackgroundWriter:
         error, self._error = self._error, None
         if error is not None:
             raise error
+
+
+_decode = msgspec.json.Decoder(_Stored).decode
