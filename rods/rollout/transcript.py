@@ -78,7 +78,9 @@ class Transcript:
         """
         marked = [token for token, sampled in zip(self.token_ids, self.mask, strict=True) if sampled]
         if marked != self._sampled or len(self.logprobs) != len(self.token_ids):
-            raise self._error("the sampled tokens where the mask is 1", "others; a transcript was encoded again")
+            raise self._error(
+                "the sampled tokens where the mask is 1", "others; a transcript was encoded again"
+            )
 
     def _check(self, request: Request, message: Completion) -> None:
         tokens, most = message.token_ids, request.sampling.max_tokens
