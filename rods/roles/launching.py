@@ -34,7 +34,7 @@ def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
         RodsError: refused; nothing was started.
     """
     console = LastingConsole()
-    _check_place(config)
+    check_place(config)
     run = _open_or_create(config, plan, overrides)
     try:
         return _start(config, run, console)
@@ -104,8 +104,12 @@ def conclude(run: RunDir, outcome: Outcome, console: Console) -> None:
         say(f"to continue:   python launch.py {overrides} launch.resume={run.path}")
 
 
-def _check_place(config: Config) -> None:
-    """What can be refused before a run directory is made: no Slurm here, or no model files for a local run."""
+def check_place(config: Config) -> None:
+    """Refuse what can be refused before a run directory is made: no Slurm here, no model files for a local run.
+
+    Raises:
+        RodsError: says what is missing here.
+    """
     if config.cluster.kind == "slurm":
         slurm.check_available()
     else:
@@ -119,6 +123,15 @@ def _open_or_create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
         snapshot.verify(run)
         snapshot.freeze_config(run, config)
         return run
+    return create(config, plan, overrides)
+
+
+def create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
+    """A new run directory with its code and configuration frozen; this process owns it.
+
+    Raises:
+        RodsError, OSError: it cannot be made there.
+    """
     exchange = config.exchange
     permissions.adopt(exchange.mode)
     run = RunDir.create(
@@ -133,10 +146,14 @@ def _open_or_create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
     return run
 
 
-def _detach(run: RunDir, attempt: int, console: Console) -> int:
-    """Start a supervisor that outlives this shell."""
-    log = run.attempt_dir(attempt) / "supervisor.out"
-    with log.open("ab") as output:
+def supervisor_log(run: RunDir, attempt: int) -> Path:
+    """Where a supervisor started by `start_supervisor` writes."""
+    return run.attempt_dir(attempt) / "supervisor.out"
+
+
+def start_supervisor(run: RunDir, attempt: int) -> subprocess.Popen[bytes]:
+    """Start a supervisor that outlives this shell, and make it the owner of the run, which this process was."""
+    with supervisor_log(run, attempt).open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "rods.roles.launching", str(run.path), str(attempt)],
             stdin=subprocess.DEVNULL,
@@ -145,8 +162,13 @@ def _detach(run: RunDir, attempt: int, console: Console) -> int:
             start_new_session=True,
         )
     owner.hand_over(run, process.pid)
+    return process
+
+
+def _detach(run: RunDir, attempt: int, console: Console) -> int:
+    process = start_supervisor(run, attempt)
     console.print(
-        f"started in the background (process {process.pid}, log {log})\n"
+        f"started in the background (process {process.pid}, log {supervisor_log(run, attempt)})\n"
         f"follow it: rods status --watch {run.path}",
         soft_wrap=True,
         highlight=False,
