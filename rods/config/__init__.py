@@ -26,6 +26,7 @@ from rods.config.learning import (
 from rods.config.rules import problems
 from rods.config.running import (
     ClusterConfig,
+    ContainerConfig,
     ExchangeConfig,
     JobConfig,
     LaunchConfig,
@@ -42,6 +43,7 @@ __all__ = [
     "ClusterConfig",
     "Config",
     "ConfigError",
+    "ContainerConfig",
     "ExchangeConfig",
     "JobConfig",
     "LaunchConfig",

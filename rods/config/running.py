@@ -40,11 +40,22 @@ class JobConfig:
 
 
 @dataclass(frozen=True)
+class ContainerConfig:
+    """The container that the roles run in; the run directory is mounted in each case."""
+
+    kind: str = "none"  # none | apptainer | pyxis (enroot)
+    image: str = ""  # a .sif or .sqsh file, or an address as the kind takes it
+    mounts: tuple[str, ...] = ()  # what else the roles read, each HOST or HOST:INSIDE
+    python: str = "python"  # the interpreter inside the image
+
+
+@dataclass(frozen=True)
 class ClusterConfig:
     """Where the two jobs run."""
 
     kind: str = "local"  # local | slurm
-    coschedule: str = "het"  # slurm only: het (one heterogeneous job)
+    coschedule: str = "het"  # slurm: het (one heterogeneous job) | single (one of two nodes) | pair (two jobs)
+    rendezvous_s: float = 900.0  # pair: synthesis without a trainer for so long gives its nodes back
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -52,7 +63,8 @@ class ClusterConfig:
     signal_seconds: int = 120  # USR2 this long before the limit
     gpu_type: str = ""
     setup: tuple[str, ...] = ()  # shell lines before srun: modules, environments
-    extra: dict[str, str] = field(default_factory=dict)  # further #SBATCH options
+    extra: dict[str, str] = field(default_factory=dict)  # further #SBATCH options; "": without a value
+    container: ContainerConfig = field(default_factory=ContainerConfig)
     train: JobConfig = field(default_factory=JobConfig)
     synthesis: JobConfig = field(default_factory=JobConfig)
 
@@ -74,5 +86,6 @@ class LaunchConfig:
     mode: LaunchMode = LaunchMode.wait
     runs_dir: str = "runs"
     resume: str = ""  # path of a run directory to continue
+    chain: int = 1  # slurm: submit so many jobs; each continues the run when the one before has ended
     heartbeat_timeout_s: float = 300.0  # a role silent for longer counts as dead
     max_parallel: int = 0  # runs of a sweep at once; 0: one on this machine, no bound on Slurm

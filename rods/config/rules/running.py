@@ -27,20 +27,6 @@ def _exchange(config: Config) -> Iterator[Problem]:
         )
 
 
-def _cluster(config: Config) -> Iterator[Problem]:
-    cluster = config.cluster
-    yield from choice("cluster.kind", cluster.kind, ("local", "slurm"))
-    yield from choice("cluster.coschedule", cluster.coschedule, ("het",))
-    yield from positive("cluster.time_hours", cluster.time_hours)
-    yield from at_least("cluster.signal_seconds", cluster.signal_seconds, 1)
-    for role in ("train", "synthesis"):
-        job = getattr(cluster, role)
-        yield from at_least(f"cluster.{role}.nodes", job.nodes, 1)
-        yield from at_least(f"cluster.{role}.gpus_per_node", job.gpus_per_node, 0)
-        yield from at_least(f"cluster.{role}.cpus_per_task", job.cpus_per_task, 1)
-        yield from at_least(f"cluster.{role}.mem_gb", job.mem_gb, 0)
-
-
 def _tracking(config: Config) -> Iterator[Problem]:
     yield from choice("tracking.wandb", config.tracking.wandb, ("auto", "online", "offline", "disabled"))
     yield from at_least("tracking.rollouts_per_group", config.tracking.rollouts_per_group, 0)
@@ -54,6 +40,5 @@ def _tracking(config: Config) -> Iterator[Problem]:
 
 RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _exchange,
-    _cluster,
     _tracking,
 )
