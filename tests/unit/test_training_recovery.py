@@ -174,9 +174,9 @@ def test_damage_in_the_journal_before_the_snapshot_is_noticed_all_the_same(kept:
 
 
 def test_other_seed_tasks_are_refused_on_either_way(kept: Kept) -> None:
-    more = replace(TASKS.train[0], id="one more", seed_id="one more")
+    first, *others = TASKS.train
     with pytest.raises(LedgerError, match="by replaying them from the seed tasks"):
-        kept.resume(tasks=replace(TASKS, train=(*TASKS.train, more)))
+        kept.resume(tasks=replace(TASKS, train=(replace(first, kind="other"), *others)))
     state = kept.resume(kept.folders[2] / "tracker.json")
     with pytest.raises(ImpossibleEventError, match="the same tasks and seed"):
         fold(state, [RunStarted(state.step, state.epoch, "another fingerprint", 0)])
