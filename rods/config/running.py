@@ -54,7 +54,7 @@ class ClusterConfig:
     """Where the two jobs run."""
 
     kind: str = "local"  # local | slurm
-    coschedule: str = "het"  # slurm: het (one heterogeneous job) | single (one of two nodes) | pair (two jobs)
+    coschedule: str = "het"  # slurm: het (one heterogeneous job) | single (one job) | pair (two jobs)
     rendezvous_s: float = 900.0  # pair: synthesis without a trainer for so long gives its nodes back
     partition: str = ""
     account: str = ""
