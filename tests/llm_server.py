@@ -183,6 +183,15 @@ async def _half(request: web.Request, reply: Reply) -> web.StreamResponse:
     return response
 
 
+async def _end(runner: web.AppRunner) -> None:
+    """Also requests that clients have left hanging."""
+    await runner.cleanup()
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
 @contextlib.contextmanager
 def running(
     script: Script, port: int = 0, kind: type[LLMServer] = LLMServer, **more: Any
@@ -204,7 +213,7 @@ def running(
     try:
         yield server
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(_end(runner), loop).result(30)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(30)
         loop.close()

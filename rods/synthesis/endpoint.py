@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -35,6 +35,7 @@ _ROUNDS = 3  # of tries, with the server there each time, before a question is g
 _OUTAGES = 3  # in the course of one question, before it is given up
 _SAY_EVERY_S = 60.0
 _PROBE_TIMEOUT_S = 10.0
+_NO_LIMITS = httpx2.Limits(max_connections=0)  # aiohttp's word for any number; each worker needs one
 
 
 class _BrokenResponseError(Exception):
@@ -104,7 +105,12 @@ class Endpoint:
         self._said = -math.inf
         # The retries are ours: the client's own have no jitter across workers and hide the count.
         self._client = openai.AsyncOpenAI(
-            base_url=backbone.base_url, api_key=backbone.key, max_retries=0, timeout=patience.deadline_s
+            base_url=backbone.base_url,
+            api_key=backbone.key,
+            max_retries=0,
+            timeout=patience.deadline_s,
+            # httpx looks through all connections at each request: with 256 workers that is most of its time.
+            http_client=openai.DefaultAioHttpClient(limits=_NO_LIMITS),
         )
 
     async def complete(self, agent: str, body: dict[str, Any], account: Account) -> str:
@@ -159,7 +165,8 @@ class Endpoint:
         account.requests += 1
         try:
             async with asyncio.timeout(self._patience.deadline_s):
-                response = await self._client.chat.completions.create(**body)
+                # Not `chat.completions.create`: it walks through every schema to rename fields that ours are called by.
+                response = await self._client.post("/chat/completions", cast_to=ChatCompletion, body=body)
         except json.JSONDecodeError as error:
             # The client lets this one through.
             account.failed += 1
@@ -167,7 +174,7 @@ class Endpoint:
         except TimeoutError as error:
             account.failed += 1
             raise _DeadlineError(f"no whole reply in {self._patience.deadline_s:g} s") from error
-        except (openai.APIError, httpx.HTTPError):
+        except openai.APIError:
             account.failed += 1
             raise
         if not isinstance(response, ChatCompletion) or not response.choices:
@@ -215,6 +222,10 @@ class Endpoint:
         return kind(f"{agent}: the server {self.backbone.base_url} {what}: {self._words(error)}")
 
     def _words(self, error: Exception) -> str:
-        text = f"{type(error).__name__}: {error}"
+        root: BaseException = error
+        # The client calls every lost connection a timeout.
+        while isinstance(error, openai.APIConnectionError) and root.__cause__ is not None:
+            root = root.__cause__
+        text = f"{type(root).__name__}: {root}"
         # vLLM's stand-in for no key is a word that may occur in a message.
         return (text if self.backbone.key == NO_KEY else text.replace(self.backbone.key, "***"))[:500]

@@ -7,10 +7,10 @@ attempt's seed and the weights alone decide which of them makes it, so that a ru
 
 from __future__ import annotations
 
-import copy
 import os
 import random
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from rods.config import SynthesisConfig
 from rods.synthesis import prompting
 from rods.synthesis.accounting import Accounts
-from rods.synthesis.agents import AnswerT, BackendUnavailableError, MalformedAnswerError
+from rods.synthesis.agents import Answer, AnswerT, BackendUnavailableError, MalformedAnswerError
 from rods.synthesis.endpoint import NO_KEY, Backbone, Endpoint, Patience
 from rods.synthesis.request_cache import RequestCache, key_of
 
@@ -175,11 +175,17 @@ def remote(name: str, config: SynthesisConfig) -> Backbone:
 
 def answer_schema(output: type[AnswerT], inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON schema of an answer; the arguments of a call are held to the function's own parameters."""
-    schema = copy.deepcopy(output.model_json_schema())
+    schema = _schema(output)
     if "doc" in inputs and "arguments" in schema["properties"]:
-        parameters = {**copy.deepcopy(dict(inputs["doc"].parameters)), "additionalProperties": False}
-        schema["properties"]["arguments"] = parameters
+        parameters = {**inputs["doc"].parameters, "additionalProperties": False}
+        return {**schema, "properties": {**schema["properties"], "arguments": parameters}}
     return schema
+
+
+@cache
+def _schema(output: type[Answer]) -> dict[str, Any]:
+    """Of one kind of answer; pydantic makes it anew each time it is asked. Not to be changed."""
+    return output.model_json_schema()
 
 
 def _explain(error: ValidationError) -> str:

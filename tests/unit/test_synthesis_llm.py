@@ -135,7 +135,7 @@ def test_a_server_that_refuses_the_key_or_the_model_counts_as_away(key: str, mod
 def test_nobody_listens() -> None:
     with running(in_turn(error(500))) as server:
         pass
-    with pytest.raises(BackendUnavailableError, match="APIConnectionError"):
+    with pytest.raises(BackendUnavailableError, match="ConnectionRefusedError"):
         judge(server)
 
 
