@@ -139,6 +139,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"launch.runs_dir": ""}, "launch.runs_dir"),
     ({"launch.runs_dir": " "}, "launch.runs_dir"),
     ({"launch.heartbeat_timeout_s": 0.0}, "launch.heartbeat_timeout_s"),
+    ({"launch.max_stalled_attempts": 0}, "launch.max_stalled_attempts"),
     ({"launch.max_parallel": -1}, "launch.max_parallel"),
 ]
 

@@ -35,6 +35,7 @@ def _tracking(config: Config) -> Iterator[Problem]:
             "launch.runs_dir", config.launch.runs_dir, "names no folder", "set a folder such as runs"
         )
     yield from positive("launch.heartbeat_timeout_s", config.launch.heartbeat_timeout_s)
+    yield from at_least("launch.max_stalled_attempts", config.launch.max_stalled_attempts, 1)
     yield from at_least("launch.max_parallel", config.launch.max_parallel, 0)
 
 
