@@ -11,6 +11,7 @@ import hashlib
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -25,7 +26,8 @@ from rods.exchange.atomic import write_text
 from rods.exchange.rundir import RunDir
 
 PACKAGES = ("rods", "launchers", "analysis")
-BESIDE = ("conf", "launch.py", "setup.cfg", "pyproject.toml")  # absent where only the packages are installed
+# Absent where only the packages are installed.
+BESIDE = ("conf", "hydra_plugins", "launch.py", "setup.cfg", "pyproject.toml")
 ENVIRONMENT_FILE = "env.txt"
 _SHOWN = 3
 
@@ -110,6 +112,7 @@ def check_origin(run: RunDir) -> None:
         )
 
 
+@cache  # reading the metadata takes half a second, and a sweep freezes many runs
 def environment_lock() -> str:
     """The installed distributions, one `name==version` a line, after the interpreter's version."""
     pairs = {(dist.metadata["Name"], dist.version) for dist in metadata.distributions()}
