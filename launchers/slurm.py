@@ -1,29 +1,33 @@
-"""Both roles as one heterogeneous Slurm job, which is one submitit job.
+"""Hand a run's batch jobs to Slurm, through submitit's executor.
 
-Two separate jobs can wait for each other while each holds its GPUs; the components of a heterogeneous job
-start together or not at all. submitit knows no such jobs: the executor here writes their batch text and its
-watcher folds the components' states ("5+0", "5+1") into the job's.
+submitit writes `#SBATCH` headers, calls sbatch and reads the job's number. Its pickles are not used: they are found
+by the number of one job, so that a text with them could not be submitted again. What a job's tasks start stands in
+the text alone (see `launchers.texts`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from submitit.core.utils import FailedJobError, FailedSubmissionError
-from submitit.slurm.slurm import SlurmExecutor, SlurmInfoWatcher, SlurmJob, _make_sbatch_string
+from submitit.core.utils import CommandFunction, FailedJobError, FailedSubmissionError
+from submitit.slurm.slurm import SlurmExecutor, SlurmInfoWatcher, SlurmJob
 
+from launchers import jobs
+from launchers.batches import Batch, batches
 from launchers.errors import LaunchError
-from launchers.resources import Resources, resources
+from launchers.jobs import SubmittedJob
+from launchers.texts import batch_text, file_name
 from rods.config import Config
-from rods.exchange import permissions
+from rods.exchange.atomic import write_text
+from rods.exchange.rundir import RunDir
 
 # A component in one of these ends the job …
 FAILED_STATES = ("FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "BOOT_FAIL", "DEADLINE")
@@ -32,6 +36,8 @@ ALIVE_STATES = ("PENDING", "REQUEUED", "RUNNING")
 # Set inside a job or by a user's profile; sbatch prefers SBATCH_* to the text's own #SBATCH lines.
 # SLURM_CONF and SLURM_JWT say which cluster this is and who asks.
 INHERITED = re.compile(r"^(SLURM|SBATCH|SRUN|PMIX|PMI|SUBMITIT)_(?!(CONF|JWT)$)")
+_SBATCH_TIMEOUT_S = 120  # sbatch retries for long where the controller is silent
+_SCANCEL_TIMEOUT_S = 30
 
 
 class HetWatcher(SlurmInfoWatcher):
@@ -53,101 +59,40 @@ class HetJob(SlurmJob[Any]):
     watcher = HetWatcher(delay_s=30)
 
 
-class HetSlurmExecutor(SlurmExecutor):
-    """submitit's executor with a batch text of its own.
+class BatchExecutor(SlurmExecutor):
+    """submitit's executor for a text that lies in the run directory already."""
 
-    Args:
-        folder: where submitit keeps pickles, results and the batch file.
-        config, run_dir, attempt: the run whose roles are started; see `sbatch_text`.
-    """
+    def submit_file(self, file: Path, dependency: str) -> str:
+        """Call sbatch on `file`; returns the job's number.
 
-    job_class = HetJob
+        Args:
+            dependency: as sbatch's option of that name takes it; "" for none.
 
-    def __init__(self, folder: Path, config: Config, run_dir: Path, attempt: int) -> None:
-        super().__init__(folder)
-        self._run = (config, run_dir, attempt)
-
-    def _num_tasks(self) -> int:
-        return sum(role.nodes for role in resources(self._run[0]))
-
-    def _make_submission_file_text(self, command: str, uid: str) -> str:
-        return sbatch_text(*self._run, folder=Path(self.folder), command=command)
+        Raises:
+            FailedJobError, FailedSubmissionError: sbatch refused, or gave no answer; with what it said.
+        """
+        command = ["timeout", str(_SBATCH_TIMEOUT_S), "sbatch"]
+        if dependency:
+            # A dependency that can never be met would keep the job pending for ever.
+            command += [f"--dependency={dependency}", "--kill-on-invalid-dep=yes"]
+        output = CommandFunction([*command, str(file)], verbose=False)()
+        return self._get_job_id_from_submission_command(output)
 
 
 def describe(config: Config, run_dir: Path, attempt: int) -> str:
-    """The batch text that `submit` would hand to sbatch, with this interpreter."""
-    folder = submitit_folder(run_dir, attempt)
-    command = f"{shlex.quote(sys.executable)} -u -m submitit.core._submit {shlex.quote(str(folder))}"
-    return sbatch_text(config, run_dir, attempt, folder=folder, command=command)
-
-
-def submitit_folder(run_dir: Path, attempt: int) -> Path:
-    """Where submitit keeps one submission's pickles and results."""
-    return run_dir / "attempts" / f"{attempt:04d}" / "submitit"
-
-
-def sbatch_text(config: Config, run_dir: Path, attempt: int, *, folder: Path, command: str) -> str:
-    """The whole batch file: one component a role, both steps in one srun.
-
-    Args:
-        attempt: number of the first start; Slurm's restart count is added to it at each requeue.
-        folder: submitit's folder, where the batch script itself logs.
-        command: what each task runs.
-    """
-    roles = resources(config)
-    headers = "\n#SBATCH hetjob\n".join(_header(config, role, folder) for role in roles)
-    steps = " : \\\n  ".join(_step(k, role, len(roles) > 1, command) for k, role in enumerate(roles))
-    body = [
-        "#!/bin/bash",
-        headers,
-        "",
-        f"umask {permissions.umask(config.exchange.mode):04o}",
-        *config.cluster.setup,
-        f"export RODS_RUN_DIR={shlex.quote(str(run_dir))}",
-        f"export RODS_ATTEMPT=$(({attempt} + ${{SLURM_RESTART_COUNT:-0}}))",
-        'export RODS_LOGS="$RODS_RUN_DIR/attempts/$(printf %04d "$RODS_ATTEMPT")"',
-        'export PYTHONPATH="$RODS_RUN_DIR/code" PYTHONSAFEPATH=1 SUBMITIT_EXECUTOR=slurm',
-        'mkdir -p "$RODS_LOGS"',
-        "srun --unbuffered \\",
-        f"  {steps}",
-    ]
-    return "\n".join(body) + "\n"
-
-
-def _header(config: Config, role: Resources, folder: Path) -> str:
-    cluster = config.cluster
-    gpus = f"{cluster.gpu_type}:{role.gpus_per_node}" if cluster.gpu_type else str(role.gpus_per_node)
-    text = _make_sbatch_string(
-        command="true",
-        folder=folder,
-        job_name=f"rods-{config.name}",
-        time=round(cluster.time_hours * 60),
-        signal_delay_s=cluster.signal_seconds,
-        partition=cluster.partition or None,
-        account=cluster.account or None,
-        qos=cluster.qos or None,
-        wckey=None,  # type: ignore[arg-type]  # submitit's default "submitit" is refused where wckeys are checked
-        nodes=role.nodes,
-        ntasks_per_node=1,
-        cpus_per_task=role.cpus_per_task,
-        gpus_per_node=gpus if role.gpus_per_node else None,  # type: ignore[arg-type]  # "a100:8" is Slurm's form
-        mem=f"{role.mem_gb}GB" if role.mem_gb else None,
-        additional_parameters={"requeue": True, **cluster.extra},
-    )
-    return "\n".join(line for line in text.splitlines() if line.startswith("#SBATCH"))
-
-
-def _step(index: int, role: Resources, heterogeneous: bool, command: str) -> str:
-    """One role's part of the srun line. The task opens its own logs: srun's %j, %t are the component's."""
-    suffix = "" if role.nodes == 1 else ".$SLURM_PROCID"
-    log = f"$RODS_LOGS/{role.role}{suffix}"
-    wrap = f'export RODS_ROLE={role.role}; exec "$@" >>"{log}.out" 2>>"{log}.err"'
-    # srun takes no --cpus-per-task from its job since Slurm 22.05.
-    options = (
-        f"--nodes={role.nodes} --ntasks-per-node=1 --cpus-per-task={role.cpus_per_task} --kill-on-bad-exit=1"
-    )
-    group = f"--het-group={index} " if heterogeneous else ""
-    return f"{group}{options} bash -c {shlex.quote(wrap)} _ {command}"
+    """The batch texts that `submit` would hand to sbatch, each under the command that does it."""
+    parts = []
+    for batch in batches(config):
+        option = "--dependency=after:TRAINER " if batch.follows_trainer else ""
+        file = f"attempts/{attempt:04d}/{file_name(batch)}"
+        text = batch_text(batch, config, run_dir, attempt, again=config.launch.chain == 1)
+        parts.append(f"# sbatch {option}{file}\n{text}")
+    chain = config.launch.chain
+    if chain > 1:
+        parts.append(
+            f"# launch.chain={chain}: all of this {chain} times, each --dependency=afterany: the one before"
+        )
+    return "\n".join(parts)
 
 
 def check_available() -> None:
@@ -173,23 +118,82 @@ def scrubbed_environment() -> Iterator[None]:
         os.environ.update(inherited)
 
 
-def submit(config: Config, run_dir: Path, attempt: int, function: Callable[[str], int]) -> HetJob:
-    """Hand the frozen run to Slurm and return at once.
+def submit(config: Config, run: RunDir, attempt: int, after: Sequence[str] = ()) -> list[SubmittedJob]:
+    """Hand the frozen run to Slurm and return at once; the jobs are listed in the run directory.
 
     Args:
-        function: a top-level function that each task calls with the run directory; it finds its role and its
-            attempt in the environment.
+        attempt: the newest one; its folder takes the batch files.
+        after: jobs of other runs that must have ended, however, before this one starts.
+
+    Returns:
+        The jobs in the order of their submission.
 
     Raises:
-        LaunchError: no Slurm on this machine, or sbatch refused; its message is shown.
+        LaunchError: no Slurm on this machine, or sbatch refused; its message is shown. What was submitted before the
+            refusal has been cancelled.
     """
     check_available()
-    executor = HetSlurmExecutor(submitit_folder(run_dir, attempt), config, run_dir, attempt)
-    executor.update_parameters(time=round(config.cluster.time_hours * 60))
+    submitted: list[SubmittedJob] = []
+    try:
+        for link in range(config.launch.chain):
+            _submit_link(config, run, attempt, after if link == 0 else (), submitted)
+    except LaunchError as error:
+        left = _cancel(submitted)
+        raise LaunchError(f"{error}{left}") from error
+    for job in submitted:
+        jobs.record(run, job)
+    return submitted
+
+
+def _submit_link(
+    config: Config, run: RunDir, attempt: int, after: Sequence[str], submitted: list[SubmittedJob]
+) -> None:
+    """Submit each of the run's jobs once more, every one behind its like in the link before."""
+    before, trainer = list(submitted), ""
+    for batch in batches(config):
+        roles = tuple(role.role for role in batch.roles)
+        waits = [f"afterany:{job.job_id}" for job in before if job.roles == roles][-1:]
+        waits += [f"after:{trainer}"] if batch.follows_trainer else [f"afterany:{job}" for job in after]
+        job = submit_batch(batch, config, run, attempt, ",".join(waits))
+        submitted.append(job)
+        trainer = trainer or job.job_id
+
+
+def submit_batch(batch: Batch, config: Config, run: RunDir, attempt: int, dependency: str) -> SubmittedJob:
+    """Write one batch file and submit it; the caller records the job.
+
+    Raises:
+        LaunchError: sbatch refused; its message is shown.
+    """
+    folder = run.attempt_dir(attempt)
+    file = folder / file_name(batch)
+    write_text(file, batch_text(batch, config, run.path, attempt, again=config.launch.chain == 1))
     try:
         with scrubbed_environment():
-            job = executor.submit(function, str(run_dir))
+            job_id = BatchExecutor(folder).submit_file(file, dependency)
     except (FailedJobError, FailedSubmissionError) as error:
-        raise LaunchError(f"sbatch refused the job of {run_dir}: {error}") from error
-    assert isinstance(job, HetJob)
-    return job
+        said = (
+            str(error) or f"no answer within {_SBATCH_TIMEOUT_S} s; squeue --me shows whether it has the job"
+        )
+        raise LaunchError(f"sbatch refused the job of {run.path}: {said}") from error
+    return SubmittedJob(
+        job_id=job_id,
+        roles=tuple(role.role for role in batch.roles),
+        coschedule=batch.coschedule,
+        attempt=attempt,
+        time=time.time(),
+        gpus={role.role: role.gpus for role in batch.roles},
+        replica=batch.replica if batch.series else None,
+    )
+
+
+def _cancel(submitted: Sequence[SubmittedJob]) -> str:
+    """Cancel jobs of a submission that failed in its middle; what to say of those that could not be."""
+    ids = [job.job_id for job in submitted]
+    if not ids:
+        return ""
+    try:
+        subprocess.run(["scancel", *ids], check=True, capture_output=True, timeout=_SCANCEL_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError):
+        return f"; could not be cancelled, do it by hand: scancel {' '.join(ids)}"
+    return f"; cancelled, since they belong together: {', '.join(ids)}"

@@ -22,7 +22,7 @@ from rods.errors import RodsError
 from rods.exchange import owner, permissions, stop
 from rods.exchange.rundir import RunDir
 from rods.roles import slurm_follower
-from rods.roles.entry import run_role, run_slurm_role
+from rods.roles.entry import run_role
 from rods.roles.supervisor import Outcome, Patience, Supervisor
 from rods.watch.progress import LastingConsole, view
 
@@ -178,23 +178,24 @@ def _detach(run: RunDir, attempt: int, console: Console) -> int:
 
 def _launch_on_slurm(config: Config, run: RunDir, attempt: int, console: Console) -> int:
     try:
-        job = slurm.submit(config, run.path, attempt, run_slurm_role)
+        submitted = slurm.submit(config, run, attempt)
     except LaunchError:
         if not config.launch.resume:
             # Nothing ran, and a folder that is no run would only be in the way.
             shutil.rmtree(run.path)
         raise
-    run.update_manifest(slurm_job=job.job_id)
+    ids = " ".join(job.job_id for job in submitted)
     console.print(
         f"run directory: {run.path}\n"
-        f"submitted job {job.job_id} ({job.paths.submission_file})\n"
-        f"follow it: rods status --watch {run.path}   stop it: scancel {job.job_id}",
+        f"submitted job {ids} ({run.attempt_dir(attempt)}/*.sbatch)\n"
+        f"follow it: rods status --watch {run.path}   stop it: scancel {ids}",
         soft_wrap=True,
         highlight=False,
     )
     if config.launch.mode is LaunchMode.submit:
         return 0
     with view(run, console) as shown:
+        job = slurm.HetJob(run.attempt_dir(attempt), submitted[0].job_id)
         outcome = slurm_follower.follow(run, job, shown.tick)
     conclude(run, outcome, console)
     return outcome.exit_code

@@ -82,14 +82,19 @@ def stub_run(tmp_path: Path, train: str, synthesis: str, config: Config | None =
 
 
 def write_srun(folder: Path) -> None:
-    """A stand-in for srun: drops its own options and runs each component's command, one after another."""
+    """A stand-in for srun: runs one task a node of each component, one after another, with its node's number."""
     srun = folder / "srun"
     srun.write_text(
         "#!/bin/bash\n"
-        'shift\nargs=()\nfor a in "$@" :; do\n'
+        "shift\nargs=()\nexport SLURM_NODEID=0\n"
+        'for a in "$@" :; do\n'
         'if [ "$a" != : ]; then args+=("$a"); continue; fi\n'
-        'while [[ "${args[0]}" == --* ]]; do args=("${args[@]:1}"); done\n'
-        '"${args[@]}" || exit; args=()\ndone\n'
+        "nodes=1\n"
+        'while [[ "${args[0]}" == --* ]]; do\n'
+        '[[ "${args[0]}" == --nodes=* ]] && nodes="${args[0]#*=}"\n'
+        'args=("${args[@]:1}")\ndone\n'
+        'for ((node = 0; node < nodes; node++)); do "${args[@]}" || exit; SLURM_NODEID=$((SLURM_NODEID + 1)); done\n'
+        "args=()\ndone\n"
     )
     srun.chmod(0o755)
 

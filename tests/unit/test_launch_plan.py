@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from launch_stubs import write_srun
 
 from launchers import plan, slurm
 from launchers.errors import LaunchError
@@ -23,7 +22,6 @@ from rods.roles.slurm_follower import follow, judge
 from rods.roles.supervisor import Status
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = Path(__file__).parent / "golden"
 CLUSTER = ClusterConfig(
     kind="slurm",
     partition="gpu",
@@ -37,47 +35,6 @@ CLUSTER = ClusterConfig(
     synthesis=JobConfig(nodes=2, gpus_per_node=4, cpus_per_task=32),
 )
 PAPER = Config(experiment="golden", cluster=CLUSTER)
-
-
-def batch_text(config: Config) -> str:
-    """The batch text with paths that are the same on every machine."""
-    return slurm.sbatch_text(
-        config, Path("/lustre/runs/golden"), 3, folder=Path("/lustre/submitit"), command="python -m task"
-    )
-
-
-def test_the_batch_text_is_the_golden_one() -> None:
-    assert batch_text(PAPER) == (GOLDEN / "het.sbatch").read_text()
-
-
-def test_a_static_pool_is_a_plain_job() -> None:
-    text = batch_text(replace(PAPER, synthesis=SynthesisConfig(enabled=False)))
-    assert "het" not in text
-    assert "synthesis" not in text
-    assert text.count("srun") == 1
-
-
-@pytest.mark.parametrize("config", [PAPER, replace(PAPER, synthesis=SynthesisConfig(enabled=False))])
-def test_bash_can_read_the_batch_text(config: Config) -> None:
-    subprocess.run(["bash", "-n"], input=batch_text(config), text=True, check=True)
-
-
-def test_the_tasks_start_with_their_role_attempt_and_log(tmp_path: Path) -> None:
-    """The text is run by bash with a stand-in for srun that starts each het component's command in turn."""
-    run = tmp_path / "run of golden"
-    write_srun(tmp_path)
-    task = "printenv RODS_ROLE RODS_ATTEMPT PYTHONPATH"
-    config = replace(PAPER, cluster=replace(CLUSTER, setup=()))
-    text = slurm.sbatch_text(config, run, 3, folder=tmp_path, command=task)
-    environment = {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "SLURM_RESTART_COUNT": "2",
-        "SLURM_PROCID": "1",
-    }
-    subprocess.run(["bash"], input=text, text=True, check=True, env=environment)
-    logs = run / "attempts" / "0005"
-    assert (logs / "train.out").read_text().split("\n")[:3] == ["train", "5", str(run / "code")]
-    assert (logs / "synthesis.1.out").read_text().split("\n")[:2] == ["synthesis", "5"]
 
 
 def test_cost_is_time_limit_times_gpus() -> None:
@@ -108,31 +65,6 @@ def test_without_slurm_a_submission_is_refused(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LaunchError, match="expected the commands sbatch and srun"):
         slurm.check_available()
-
-
-def test_a_refusal_by_sbatch_is_shown_and_a_job_id_read(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The real executor against stand-ins for Slurm's commands."""
-    for name in ("srun", "sacct"):
-        (tmp_path / name).write_text("#!/bin/bash\nexit 1\n")
-        (tmp_path / name).chmod(0o755)
-    sbatch = tmp_path / "sbatch"
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("SBATCH_PARTITION", "inherited")
-
-    sbatch.write_text('#!/bin/bash\necho "sbatch: error: invalid partition specified: gpu" >&2\nexit 1\n')
-    sbatch.chmod(0o755)
-    with pytest.raises(LaunchError, match="invalid partition specified: gpu"):
-        slurm.submit(PAPER, tmp_path / "run", 1, len)
-
-    sbatch.write_text(
-        f'#!/bin/bash\ncp "$1" {tmp_path}/seen\nenv >{tmp_path}/env\necho "Submitted batch job 4711"\n'
-    )
-    job = slurm.submit(PAPER, tmp_path / "run", 1, len)
-    assert job.job_id == "4711"
-    assert "#SBATCH hetjob" in (tmp_path / "seen").read_text()
-    assert "SBATCH_PARTITION" not in (tmp_path / "env").read_text()
 
 
 def test_one_dead_component_is_the_jobs_state() -> None:

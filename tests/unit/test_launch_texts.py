@@ -1,0 +1,240 @@
+"""The batch texts: as agreed for each profile, and doing what they say when bash runs them.
+
+RENEW_GOLDEN=1 writes the golden files anew; read the difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from launch_stubs import write_srun
+
+from launchers.batches import Batch, batches, daemons
+from launchers.resources import SYNTHESIS, Resources
+from launchers.texts import batch_text, file_name
+from rods.config import ClusterConfig, Config, ContainerConfig, JobConfig, SynthesisConfig, from_mapping
+from rods.exchange import stop
+from rods.exchange.rundir import RunDir
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "golden"
+RUN = Path("/lustre/runs/golden-0a1b2c3d-x1y2z3")
+SITE = ("cluster.partition=gpu", "cluster.account=lab", "cluster.setup=[module load cuda]")
+CONTAINERS = {
+    "apptainer": ("cluster.container.image=/lustre/rods.sif", "cluster.container.mounts=[/weights]"),
+    "pyxis": ("cluster.container.image=/lustre/rods.sqsh", "cluster.container.mounts=[/weights:/models:ro]"),
+}
+CASES: dict[str, tuple[str, ...]] = {
+    f"{profile}.{kind}": (f"cluster={profile}", f"cluster.coschedule={kind}")
+    for profile, kind in product(("slurm_a100", "slurm_h100", "slurm_test"), ("het", "single", "pair"))
+}
+CASES |= {
+    f"slurm_a100.{name}": ("cluster=slurm_a100", f"cluster.container.kind={name}", *more)
+    for name, more in CONTAINERS.items()
+}
+CASES["slurm_a100.static"] = ("cluster=slurm_a100", "synthesis.enabled=false")
+CASES["slurm_a100.chain"] = ("cluster=slurm_a100", "launch.chain=3")
+
+
+def composed(*overrides: str) -> Config:
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        return from_mapping(compose("config", overrides=["+experiment=rods_tiny", *overrides]))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_profiles_texts_are_the_golden_ones(case: str) -> None:
+    config = composed(*CASES[case], *SITE)
+    for batch in batches(config):
+        text = batch_text(batch, config, RUN, 1, again=config.launch.chain == 1)
+        subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+        golden = GOLDEN / f"{case}.{file_name(batch)}"
+        found = text.replace(sys.executable, "/env/bin/python")
+        if os.environ.get("RENEW_GOLDEN"):
+            golden.write_text(found)
+        assert found == golden.read_text()
+
+
+CLUSTER = ClusterConfig(
+    kind="slurm", train=JobConfig(gpus_per_node=8), synthesis=JobConfig(nodes=2, gpus_per_node=4)
+)
+PAIR = Config(cluster=replace(CLUSTER, coschedule="pair"))
+# What stands in for the roles' interpreter: says what it was given, and where.
+SAYS = '#!/bin/bash\nprintenv RODS_ROLE RODS_REPLICA RODS_ATTEMPT PYTHONPATH RODS_RUN_DIR; echo "$@"\n'
+
+
+class Cluster:
+    """A folder with a stand-in for srun, and a run directory with a hostile name."""
+
+    def __init__(self, tmp_path: Path, name: str = "run of 'golden' $HOME 100%j") -> None:
+        self.bin, self.run = tmp_path / "bin", RunDir(tmp_path / name)
+        self.bin.mkdir()
+        write_srun(self.bin)
+        self.python = self.bin / "says"
+        self.python.write_text(SAYS)
+        self.python.chmod(0o755)
+
+    def text(self, batch: Batch, config: Config, attempt: int = 1, *, again: bool = True) -> str:
+        container = ContainerConfig(kind="pyxis", image="x", python=str(self.python))
+        config = replace(config, cluster=replace(config.cluster, container=container))
+        return batch_text(batch, config, self.run.path, attempt, again=again)
+
+    def start(self, text: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": f"{self.bin}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", **variables}
+        return subprocess.run(
+            ["bash"], input=text, text=True, capture_output=True, check=False, env=environment
+        )
+
+    def said(self, log: str) -> list[str]:
+        return (self.run.path / "attempts" / log).read_text().splitlines()
+
+
+def test_each_task_learns_its_role_and_number_and_logs_under_them(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    (batch,) = batches(Config(cluster=CLUSTER))
+    done = cluster.start(cluster.text(batch, Config(cluster=CLUSTER)))
+    assert (done.returncode, done.stderr) == (0, "")
+    run = str(cluster.run.path)
+    entry = f"-u -m rods.roles.entry {run}"
+    assert cluster.said("0001/train.out") == ["train", "0", "1", f"{run}/code", run, entry]
+    assert cluster.said("0001/synthesis.out")[:3] == ["synthesis", "0", "1"]
+    assert cluster.said("0001/synthesis-1.out")[:3] == ["synthesis", "1", "1"]
+    assert cluster.said("0001/start") == ["7.0"]
+
+
+def test_in_one_job_the_first_node_trains(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    config = Config(cluster=replace(CLUSTER, coschedule="single", synthesis=JobConfig(gpus_per_node=8)))
+    (batch,) = batches(config)
+    assert "hetjob" not in cluster.text(batch, config)
+    assert cluster.start(cluster.text(batch, config)).returncode == 0
+    assert cluster.said("0001/train.out")[:2] == ["train", "0"]
+    assert cluster.said("0001/synthesis.out")[:2] == ["synthesis", "0"]
+
+
+def test_a_daemon_in_a_job_of_its_own_counts_its_starts_apart(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    batch = daemons(Resources(SYNTHESIS, 1, 0, 1, 0), 3)
+    for restart in ("0", "1"):
+        assert cluster.start(cluster.text(batch, PAIR), SLURM_RESTART_COUNT=restart).returncode == 0
+    assert cluster.said("synthesis-3/0002/synthesis-3.out")[:3] == ["synthesis", "3", "2"]
+    assert cluster.said("synthesis-3/0002/start") == ["7.1"]
+    assert not (cluster.run.path / "attempts" / "0001").exists()
+    assert cluster.run.last_attempt() == 0
+
+
+def test_every_start_is_a_new_attempt_whoever_starts_it(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    train, _ = batches(PAIR)
+    text = cluster.text(train, PAIR, attempt=3)
+    (cluster.run.path / "attempts" / "0002").mkdir(parents=True)
+    cluster.run.next_attempt()  # as the submission does, to have a place for the batch file
+    for job, restart in (("7", "0"), ("7", "1"), ("9", "0")):
+        assert cluster.start(text, SLURM_JOB_ID=job, SLURM_RESTART_COUNT=restart).returncode == 0
+    starts = [cluster.said(f"{number:04d}/start") for number in (3, 4, 5)]
+    assert starts == [["7.0"], ["7.1"], ["9.0"]]
+    assert cluster.run.last_attempt() == 5
+
+
+def test_a_run_that_has_finished_starts_nothing(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.run.path.mkdir()
+    stop.finish(cluster.run, 1)
+    for batch in batches(PAIR):
+        done = cluster.start(cluster.text(batch, PAIR))
+        assert (done.returncode, done.stdout) == (0, "the run has finished\n")
+    assert not (cluster.run.path / "attempts").exists()
+
+
+def test_a_run_directory_that_cannot_be_written_ends_the_job(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.run.path.mkdir()
+    (cluster.run.path / "attempts").touch()
+    train, _ = batches(PAIR)
+    done = cluster.start(cluster.text(train, PAIR))
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
+
+
+def test_a_failing_role_fails_the_job(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.python.write_text("#!/bin/bash\nexit 7\n")
+    train, _ = batches(PAIR)
+    assert cluster.start(cluster.text(train, PAIR)).returncode == 7
+
+
+def test_what_an_enclosing_job_left_does_not_reach_the_tasks(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.python.write_text("#!/bin/bash\nenv\n")
+    train, _ = batches(PAIR)
+    left = {"SBATCH_PARTITION": "x", "SRUN_CPUS_PER_TASK": "1", "PMIX_RANK": "3", "PMI_SIZE": "2"}
+    cluster.start(cluster.text(train, PAIR), KEEP="1", **left)
+    found = {line.split("=")[0] for line in cluster.said("0001/train.out")}
+    assert not found & set(left)
+    assert {"KEEP", "SLURM_JOB_ID"} <= found
+
+
+def test_the_setup_comes_before_the_roles(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.python.write_text('#!/bin/bash\necho "$FROM_SETUP"\n')
+    config = replace(PAIR, cluster=replace(PAIR.cluster, setup=("export FROM_SETUP='a  b'",)))
+    cluster.start(cluster.text(batches(config)[0], config))
+    assert cluster.said("0001/train.out") == ["a  b"]
+
+
+@pytest.mark.parametrize("text", ["a b", "it's", '"', "$(touch /tmp/rods-owned)", "`id`", "a;b", "#", "ä"])
+def test_a_hostile_text_stays_one_value_of_its_option(text: str) -> None:
+    cluster = replace(CLUSTER, partition=text, account=text, gpu_type=text, extra={"comment": text})
+    config = Config(cluster=replace(cluster, coschedule="pair"))
+    found = batch_text(batches(config)[0], config, RUN, 1)
+    headers = [line for line in found.splitlines() if line.startswith("#SBATCH")]
+    # sbatch splits its lines as a shell does.
+    told = subprocess.run(
+        ["bash", "-c", "".join(f"printf '%s\\n' {line.removeprefix('#SBATCH')}\n" for line in headers)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert {f"--{name}={text}" for name in ("partition", "account", "comment")} <= set(told)
+    assert f"--gpus-per-node={text}:8" in told
+    assert len(told) == len(headers)
+    assert not Path("/tmp/rods-owned").exists()
+
+
+def test_an_option_without_a_value_and_percent_signs_in_paths() -> None:
+    config = Config(cluster=replace(CLUSTER, extra={"exclusive": "", "constraint": "ib"}))
+    text = batch_text(batches(config)[0], config, Path("/runs/100%j"), 1)
+    assert "#SBATCH --exclusive\n" in text
+    assert "#SBATCH --constraint=ib\n" in text
+    assert "--output=/runs/100%%j/attempts/0001/het-%j.out" in text
+
+
+def test_a_static_pool_is_one_plain_job_in_every_kind() -> None:
+    for kind in ("het", "single", "pair"):
+        config = Config(cluster=replace(CLUSTER, coschedule=kind), synthesis=SynthesisConfig(enabled=False))
+        (batch,) = batches(config)
+        text = batch_text(batch, config, RUN, 1)
+        assert "het" not in text
+        assert "synthesis" not in text
+
+
+def test_a_chains_links_do_not_put_themselves_back() -> None:
+    train, _ = batches(PAIR)
+    assert "RODS_REQUEUE=0" in batch_text(train, PAIR, RUN, 1, again=False)
+    assert "RODS_REQUEUE=1" in batch_text(train, PAIR, RUN, 1)
+
+
+def test_the_run_directory_is_mounted_in_every_container() -> None:
+    for kind in ("apptainer", "pyxis"):
+        container = ContainerConfig(kind=kind, image="x", mounts=("/data",))
+        config = Config(cluster=replace(CLUSTER, container=container))
+        text = batch_text(batches(config)[0], config, RUN, 1)
+        assert text.count(str(RUN)) >= 4
+        assert "/data" in text
+        assert sys.executable not in text
