@@ -18,11 +18,11 @@ from rods.config.curriculum import BoundaryConfig, BufferConfig
 from rods.config.learning import (
     ModelConfig,
     RewardConfig,
-    RolloutConfig,
     SimulationConfig,
     TasksConfig,
     TrainingConfig,
 )
+from rods.config.rollout import EngineServerConfig, RolloutConfig
 from rods.config.rules import problems
 from rods.config.running import (
     ClusterConfig,
@@ -44,6 +44,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "ContainerConfig",
+    "EngineServerConfig",
     "ExchangeConfig",
     "JobConfig",
     "LaunchConfig",

@@ -1,4 +1,4 @@
-"""What is learned and how: tasks, policy, objective, rollouts, reward, simulation."""
+"""What is learned and how: tasks, policy, objective, reward, simulation."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ class TrainingConfig:
 
     algorithm: str = "grpo"  # grpo: the group's mean is the baseline | ppo: a critic and GAE
     credit: str = "episode"  # a rollout's tokens share its reward | turn: each user turn has its own
+    max_resamples: int = 0  # groups without variance drawn again in a step, at most; not told the curriculum
     skip_zero_variance: bool = False  # groups without signal stay out of the update and of its averages
     epochs: int = 5  # passes over the active pool
     tasks_per_step: int = 32  # tasks (groups) per training step
@@ -74,19 +75,6 @@ class TrainingConfig:
     parity_tolerance: float = 1e-3  # mean |logprob(engine) - logprob(learner)| allowed after a weight sync
     evaluate_every_epochs: int = 0  # held-out evaluation at T=1 and greedy; 0: at start and end only
     critic: CriticConfig = field(default_factory=CriticConfig)
-
-
-@dataclass(frozen=True)
-class RolloutConfig:
-    """How episodes are generated."""
-
-    engine: str = "auto"  # hf | vllm | auto (vllm when installed, else hf)
-    temperature: float = 1.0
-    top_p: float = 1.0
-    max_message_tokens: int = 80  # longest assistant message
-    max_concurrent: int = 64  # episodes in flight
-    gpu_memory_fraction: float = 0.5  # vLLM on GPU, colocated with the learner
-    cpu_cache_gib: int = 1  # vLLM on CPU: KV cache
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rods.config import BufferConfig, Config, ConfigError, from_mapping, rules, validate
 from rods.config.checks import Problem, at_least, at_most, finite, fraction, positive
-from rods.config.rules import learning
+from rods.config.rules import learning, rollout
 
 GOOD: dict[str, Any] = {
     "tasks": {"train_count": 48, "heldout_count": 48},
@@ -40,6 +40,20 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"model.max_length": 8}, "model.max_length"),
     ({"rollout.max_message_tokens": 1024}, "rollout.max_message_tokens"),
     ({"rollout.max_message_tokens": 0}, "rollout.max_message_tokens"),
+    ({"rollout.placement": "remote"}, "rollout.placement"),
+    ({"rollout.transfer": "rdma"}, "rollout.transfer"),
+    ({"rollout.answer_timeout_s": 0.0}, "rollout.answer_timeout_s"),
+    ({"rollout.server.ready_timeout_s": 0.0}, "rollout.server.ready_timeout_s"),
+    ({"rollout.placement": "served", "rollout.engine": "hf"}, "rollout.engine"),
+    ({"rollout.servers": ["http://a:1"]}, "rollout.servers"),
+    ({"rollout.placement": "served", "rollout.servers": ["a:1"]}, "rollout.servers"),
+    ({"rollout.placement": "served", "rollout.servers": ["http://a:1/v1"]}, "rollout.servers"),
+    (
+        {"rollout.placement": "served", "rollout.servers": ["http://a:1"], "rollout.transfer": "disk"},
+        "rollout.transfer_dir",
+    ),
+    ({"rollout.one_step_off": True, "training.importance_cap": None}, "training.importance_cap"),
+    ({"training.max_resamples": -1}, "training.max_resamples"),
     ({"training.algorithm": "reinforce"}, "training.algorithm"),
     ({"training.credit": "token"}, "training.credit"),
     ({"training.credit": "turn", "reward.name": "binary"}, "training.credit"),
@@ -267,6 +281,7 @@ def test_a_missing_package_is_refused_with_what_to_install(
         return None if name == package else real(name)
 
     monkeypatch.setattr(learning, "find_spec", without)
+    monkeypatch.setattr(rollout, "find_spec", without)
     with pytest.raises(ConfigError) as refused:
         validate(from_mapping(GOOD))
     assert key in str(refused.value)
@@ -274,8 +289,8 @@ def test_a_missing_package_is_refused_with_what_to_install(
 
 
 def test_a_compute_nodes_engine_is_not_looked_for_on_the_login_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = learning.find_spec
-    monkeypatch.setattr(learning, "find_spec", lambda name: None if name == "transformers" else real(name))
+    real = rollout.find_spec
+    monkeypatch.setattr(rollout, "find_spec", lambda name: None if name == "transformers" else real(name))
     validate(from_mapping(changed({"cluster.kind": "slurm"})))
 
 
@@ -290,6 +305,8 @@ def test_every_rule_has_a_row_in_the_table(rule: Callable[[Config], Iterator[Pro
         "_seeds": ("seed", "tasks"),
         "_reward": ("reward", "simulation"),
         "_model": ("model", "rollout"),
+        "_placement": ("rollout",),
+        "_one_step_off": ("training",),
         "_tracking": ("tracking", "launch"),
     }
     sections = section.get(rule.__name__, (rule.__name__.strip("_"),))

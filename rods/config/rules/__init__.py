@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rods.config.checks import Problem, finite
-from rods.config.rules import cluster, curriculum, learning, running, synthesis
+from rods.config.rules import cluster, curriculum, learning, rollout, running, synthesis
 
 if TYPE_CHECKING:
     from rods.config import Config
@@ -16,7 +16,15 @@ def _finite(config: Config) -> Iterator[Problem]:
     yield from finite("", config.to_dict())
 
 
-RULES = (_finite, *learning.RULES, *synthesis.RULES, *curriculum.RULES, *running.RULES, *cluster.RULES)
+RULES = (
+    _finite,
+    *learning.RULES,
+    *rollout.RULES,
+    *synthesis.RULES,
+    *curriculum.RULES,
+    *running.RULES,
+    *cluster.RULES,
+)
 
 
 def problems(config: Config) -> list[Problem]:

@@ -14,7 +14,6 @@ from rods.config.checks import Problem, at_least, at_most, choice, fraction, pos
 if TYPE_CHECKING:
     from rods.config import Config
 
-ENGINE_PACKAGES = {"vllm": "vllm", "hf": "transformers"}
 LARGEST_SEED = 2**63 - 1  # the seeds of torch and vLLM are signed 64-bit numbers
 # Scripted tasks are drawn one by one at the start and kept in memory by both roles: a slip of the finger on the
 # count would look like a run that hangs.
@@ -78,7 +77,7 @@ def _training(config: Config) -> Iterator[Problem]:
     yield from choice("training.loss_aggregation", training.loss_aggregation, aggregations)
     for name in ("epochs", "keep_checkpoints", "threads"):
         yield from at_least(f"training.{name}", getattr(training, name), 1)
-    for name in ("checkpoint_every_steps", "evaluate_every_epochs"):
+    for name in ("checkpoint_every_steps", "evaluate_every_epochs", "max_resamples"):
         yield from at_least(f"training.{name}", getattr(training, name), 0)
     yield from positive("training.parity_tolerance", training.parity_tolerance)
     if training.zero_stage not in (0, 1, 2, 3):
@@ -170,26 +169,6 @@ def _batches(config: Config) -> Iterator[Problem]:
         )
 
 
-def _rollout(config: Config) -> Iterator[Problem]:
-    rollout = config.rollout
-    yield from choice("rollout.engine", rollout.engine, ("auto", "hf", "vllm"))
-    package = ENGINE_PACKAGES.get(rollout.engine)
-    # A Slurm job's compute nodes, not this login node, must have the engine.
-    if package and config.cluster.kind == "local" and find_spec(package) is None:
-        yield Problem(
-            "rollout.engine",
-            rollout.engine,
-            f"the package {package} is not installed",
-            "run `pip install -e '.[cpu]'` (or '.[gpu]'), or set rollout.engine=hf",
-        )
-    yield from positive("rollout.temperature", rollout.temperature)
-    yield from fraction("rollout.top_p", rollout.top_p)
-    yield from fraction("rollout.gpu_memory_fraction", rollout.gpu_memory_fraction)
-    yield from at_least("rollout.max_message_tokens", rollout.max_message_tokens, 1)
-    yield from at_least("rollout.max_concurrent", rollout.max_concurrent, 1)
-    yield from at_least("rollout.cpu_cache_gib", rollout.cpu_cache_gib, 1)
-
-
 def _reward(config: Config) -> Iterator[Problem]:
     yield from choice("reward.name", config.reward.name, ("progress", "binary", "format"))
     # The curriculum's zones and φ = 4r̄(1 − r̄) are defined for rewards in [0, 1]; the format reward reaches 2.
@@ -219,6 +198,5 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _credit,
     _critic,
     _batches,
-    _rollout,
     _reward,
 )
