@@ -127,6 +127,7 @@ class Scheduler:
     ) -> None:
         self._ask, self._cache_s, self._clock = ask, cache_s, clock
         self._known: dict[str, tuple[float, JobInfo]] = {}
+        self._booked: dict[str, tuple[float, list[Record]]] = {}
 
     def query(self, job_ids: Iterable[str]) -> dict[str, JobInfo]:
         """Every job of `job_ids`, in that order; one that Slurm knows nothing of is in an unknown state."""
@@ -137,9 +138,14 @@ class Scheduler:
 
     def starts(self, job_ids: Iterable[str]) -> tuple[dict[str, list[Record]], str]:
         """Every start of every job from accounting, requeued ones included, and what went wrong with asking."""
-        wanted = list(dict.fromkeys(job_ids))
-        records, trouble = self._records(wanted, _SACCT, parse_sacct)
-        return {job: records.get(job, []) for job in wanted}, trouble
+        wanted, now = list(dict.fromkeys(job_ids)), self._clock()
+        old = [
+            job for job in wanted if job not in self._booked or now - self._booked[job][0] >= self._cache_s
+        ]
+        records, trouble = self._records(old, _SACCT, parse_sacct)
+        if not trouble:
+            self._booked |= {job: (now, records.get(job, [])) for job in old}
+        return {job: self._booked.get(job, (now, []))[1] for job in wanted}, trouble
 
     def _fresh(self, wanted: list[str]) -> dict[str, JobInfo]:
         queued, no_queue = self._records(wanted, _SQUEUE, parse_squeue)
@@ -167,17 +173,17 @@ class Scheduler:
         return found, ""
 
 
-_here = Scheduler()
+HERE = Scheduler()  # this process's: its answers are shared by all who ask
 
 
 def query(job_ids: Iterable[str]) -> dict[str, JobInfo]:
     """`Scheduler.query` of this process's scheduler."""
-    return _here.query(job_ids)
+    return HERE.query(job_ids)
 
 
 def starts(job_ids: Iterable[str]) -> tuple[dict[str, list[Record]], str]:
     """`Scheduler.starts` of this process's scheduler."""
-    return _here.starts(job_ids)
+    return HERE.starts(job_ids)
 
 
 def lead(job_id: str) -> str:

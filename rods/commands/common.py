@@ -12,10 +12,11 @@ import typer
 from rods.errors import RodsError
 
 LATEST = "latest"
+DAMAGED = 2  # exit status of a command that could not read all of a run
 POLL_S = 1.0  # between two looks at a run that is followed
-RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run directory, or 'latest' (newest under ./runs).")
-]
+RUNS = Path("runs")
+_RUN_HELP = "A run directory, the name of one under ./runs or its beginning, or 'latest' (the newest there)."
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=_RUN_HELP)]
 
 
 class UsageError(RodsError):
@@ -27,14 +28,27 @@ class DamagedRunError(RodsError):
 
 
 def find_run(run: str) -> Path:
-    """The path that RUN means.
+    """The path that RUN means: a path that is there, else a run under ./runs, by its name or its beginning.
 
     Raises:
-        UsageError: "latest" where there is no run.
+        UsageError: "latest" where there is no run, or a beginning that several names have.
     """
-    if run != LATEST:
+    if run == LATEST:
+        return _newest()
+    if Path(run).exists() or "/" in run:
         return Path(run)
-    candidates = [path.parent for path in Path("runs").glob("*/manifest.json")]
+    found = sorted(path.parent for path in RUNS.glob("*/manifest.json") if path.parent.name.startswith(run))
+    exact = [path for path in found if path.name == run]
+    if len(exact or found) > 1:
+        raise UsageError(
+            f"RUN = {run}: expected one run, found {len(found)} under {RUNS} that begin so: "
+            f"{', '.join(path.name for path in found[:5])}{' …' if len(found) > 5 else ''}; give more of the name"
+        )
+    return next(iter(exact or found), Path(run))
+
+
+def _newest() -> Path:
+    candidates = [path.parent for path in RUNS.glob("*/manifest.json")]
     if not candidates:
         raise UsageError(
             "RUN = latest: expected a run under ./runs, found none; give the path that launch.py printed"

@@ -12,12 +12,14 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
+from launchers.cost import Cost
 from rods.errors import RodsError
 from rods.exchange.rundir import RunDir
 from rods.watch.render import line, panel
 from rods.watch.state import read_state
 
 LINE_EVERY_S = 5.0
+Spending = Callable[[], Cost | None]
 
 
 class View(Protocol):
@@ -30,13 +32,13 @@ class View(Protocol):
 class LiveView:
     """A panel that is drawn over itself."""
 
-    def __init__(self, run: RunDir, live: Live) -> None:
-        self._run = run
-        self._live = live
+    def __init__(self, run: RunDir, live: Live, spending: Spending) -> None:
+        self._run, self._live, self._spending = run, live, spending
 
     def tick(self) -> None:
         """Redraw the panel."""
-        self._live.update(panel(read_state(self._run)), refresh=True)
+        width = self._live.console.width
+        self._live.update(panel(read_state(self._run), self._spending(), width), refresh=True)
 
 
 class LineView:
@@ -93,13 +95,17 @@ def say(sentence: str) -> None:
 
 
 @contextmanager
-def view(run: RunDir, console: Console) -> Iterator[View]:
-    """The view that suits where the console writes to."""
+def view(run: RunDir, console: Console, spending: Spending = lambda: None) -> Iterator[View]:
+    """The view that suits where the console writes to.
+
+    Args:
+        spending: what the run cost so far, for the panel; None leaves it out.
+    """
     if not console.is_terminal:
         yield LineView(run, console)
         return
     # Roles write to files, so nothing else prints over the panel; the last picture stays on the screen.
     with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
-        shown = LiveView(run, live)
+        shown = LiveView(run, live, spending)
         yield shown
         Forgiving(shown.tick).tick()

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rods.watch.state import RunState
+from launchers.cost import Cost
+from launchers.states import Phase
+from rods.watch.jobs import JobState, Part
+from rods.watch.state import RunState, newest_evaluations
 
+WIDTH = 90
+_NARROWEST = 60
 _STYLES = {
     "running": "cyan",
     "finished": "green",
     "failed": "red",
     "interrupted": "yellow",
     "stopped": "yellow",
+    "damaged": "red",
 }
+_PHASE_STYLES = {Phase.running: "cyan", Phase.ending: "cyan", Phase.waiting: "yellow", Phase.over: "dim"}
+_MODES = {"sampled": "at T=1", "greedy": "greedy"}
+_JOBS_SHOWN = 6
 
 
 def line(state: RunState) -> str:
@@ -36,30 +47,94 @@ def line(state: RunState) -> str:
     return "[rods] " + " | ".join(parts)
 
 
-def panel(state: RunState) -> RenderableType:
-    """The state as a panel with a progress bar."""
+def panel(state: RunState, cost: Cost | None = None, width: int = WIDTH) -> RenderableType:
+    """The state as a panel with a progress bar.
+
+    Args:
+        cost: what the run cost so far; None leaves the line out.
+        width: of the terminal; the panel takes what it needs of it.
+    """
+    width = max(_NARROWEST, min(width, 110))
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     total = state.steps_total or 1
-    table.add_row("", ProgressBar(total=total, completed=min(state.step or 0, total), width=60))
-    table.add_row("epoch", f"{_or_dash(state.epoch)} of {_or_dash(state.epochs_total)}")
-    table.add_row(
-        "step", f"{_or_dash(state.step)} of {_or_dash(state.steps_total)}   eta {duration(state.eta_s)}"
-    )
-    table.add_row("reward", _number(state.reward))
-    table.add_row("zones", _zones(state))
-    table.add_row("pool", _pool(state))
-    table.add_row("queues", _queues(state))
-    table.add_row("variants", _variants(state))
-    table.add_row("roles", _roles(state))
-    for evaluation in state.evaluations[-2:]:
-        table.add_row("held out", _evaluation(evaluation))
+    table.add_row("", ProgressBar(total=total, completed=min(state.step or 0, total), width=width - 30))
+    for name, text in _rows(state):
+        table.add_row(name, Text(text))
+    if state.jobs:
+        table.add_row("jobs", _jobs(state.jobs))
+    if cost is not None:
+        table.add_row("cost", Text(spent(cost)))
     parts: list[RenderableType] = [table]
     if state.sentence:
         parts.append(Text(state.sentence))
+    parts += [Text(f"cannot be read: {trouble}", style="red") for trouble in state.troubles]
     title = Text.assemble(state.name, " · ", (state.status, _STYLES.get(state.status, "white")))
-    return Panel(Group(*parts), title=title, subtitle=f"attempt {state.attempt}", width=90)
+    return Panel(Group(*parts), title=title, subtitle=f"attempt {state.attempt}", width=width)
+
+
+def spent(cost: Cost) -> str:
+    """GPU-hours so far in one line."""
+    roles = ", ".join(f"{role} {part.used:.1f}" for role, part in cost.roles.items())
+    lost = cost.total("wasted")
+    text = f"{cost.total('used'):.1f} GPU-hours ({roles})" if cost.total("planned") else "no GPUs"
+    return text + (f", {lost:.1f} lost to restarts" if lost >= 0.05 else "")
+
+
+def _rows(state: RunState) -> list[tuple[str, str]]:
+    pace = " ".join(
+        f"{value:.0f} {name.replace('_per_hour', '/h')}" for name, value in state.throughput.items()
+    )
+    rows = [
+        ("epoch", f"{_or_dash(state.epoch)} of {_or_dash(state.epochs_total)}"),
+        (
+            "step",
+            f"{_or_dash(state.step)} of {_or_dash(state.steps_total)}   eta {duration(state.eta_s)}   {pace}",
+        ),
+        ("reward", _number(state.reward)),
+        ("zones", _zones(state)),
+        ("pool", _pool(state)),
+        ("queues", _queues(state)),
+        ("variants", _variants(state)),
+        ("roles", _roles(state)),
+    ]
+    newest = newest_evaluations(state)
+    return rows + [("held out", _evaluation(mode, line)) for mode, line in newest.items()]
+
+
+def _jobs(jobs: tuple[JobState, ...]) -> RenderableType:
+    """The jobs that are not over, or the newest one; a line a component."""
+    open_jobs = [job for job in jobs if job.phase != Phase.over or job.returns] or list(jobs[-1:])
+    shown = open_jobs[:_JOBS_SHOWN]
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for job in shown:
+        for part in job.parts:
+            state = Text(part.state.split()[0].lower(), style=_PHASE_STYLES.get(Phase(part.phase), "white"))
+            table.add_row(part.job_id, part.role, state, Text(_place(part)))
+        if not job.parts:
+            table.add_row(job.job_id, "+".join(job.roles), Text("unknown", style="yellow"), Text(job.trouble))
+    rest = len(jobs) - len(shown)
+    if not rest:
+        return table
+    return Group(table, Text(f"and {rest} more (rods status --json lists all)", style="dim"))
+
+
+def _place(part: Part) -> str:
+    """Where a component runs and for how long, or why it does not."""
+    if part.nodes:
+        limit = f" of {duration(part.limit_s)}" if part.limit_s else ""
+        return f"{part.nodes}  {duration(part.elapsed_s)}{limit}"
+    expected = f", expected {clock(part.start)}" if part.start else ""
+    return f"{part.why}{expected}"
+
+
+def clock(time_s: float) -> str:
+    """A moment by this machine's clock: 30 Nov 14:05."""
+    return datetime.fromtimestamp(time_s).strftime("%d %b %H:%M")
 
 
 def duration(seconds: float | None) -> str:
@@ -94,9 +169,9 @@ def _pool(state: RunState) -> str:
 
 
 def _queues(state: RunState) -> str:
-    return " ".join(
-        f"{name} {counts.get('ready', 0)}+{counts.get('claimed', 0)}"
-        + (f" ({counts['quarantine']} quarantined)" if counts.get("quarantine") else "")
+    return ", ".join(
+        f"{name} {counts.get('ready', 0)} ready {counts.get('claimed', 0)} claimed"
+        + (f" {counts['quarantine']} quarantined" if counts.get("quarantine") else "")
         for name, counts in state.queues.items()
     )
 
@@ -112,8 +187,7 @@ def _roles(state: RunState) -> str:
     )
 
 
-def _evaluation(evaluation: dict[str, object]) -> str:
+def _evaluation(mode: str, evaluation: dict[str, object]) -> str:
     mean = evaluation.get("mean")
     figure = f"{mean:.3f}" if isinstance(mean, float) else str(mean)
-    where = f"epoch {evaluation.get('epoch')}, {evaluation.get('mode')}"
-    return f"{where}: {figure} of {evaluation.get('count')} tasks"
+    return f"{figure} {_MODES.get(mode, mode)} (epoch {evaluation.get('epoch')}, {evaluation.get('count')} tasks)"

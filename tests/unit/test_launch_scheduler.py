@@ -75,6 +75,17 @@ def test_an_answer_serves_until_it_is_old_and_only_what_is_old_is_asked_again() 
     assert [jobs for _, jobs in slurm.asked] == [["1", "1"], ["3", "3"], ["1", "1"]]
 
 
+def test_accounting_is_asked_again_only_when_its_answer_is_old() -> None:
+    slurm, now = FakeSlurm(), [0.0]
+    scheduler = Scheduler(slurm, cache_s=10, clock=lambda: now[0])
+    first = scheduler.starts(["5"])
+    now[0] = 9.0
+    assert scheduler.starts(["5"]) == first
+    now[0] = 10.0
+    scheduler.starts(["5"])
+    assert len(slurm.asked) == 2
+
+
 def test_nothing_is_asked_when_nothing_is_wanted() -> None:
     slurm = FakeSlurm()
     assert Scheduler(slurm).query([]) == {}
