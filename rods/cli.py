@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from rods.commands import doctor, fsck, logs, report, status, synthesize, tasks, variants, warmstart
+from rods.commands import doctor, estimate, fsck, logs, report, status, synthesize, tasks, variants, warmstart
 from rods.errors import RodsError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ for _command in (
     variants.variants,
     fsck.fsck,
     doctor.doctor,
+    estimate.estimate,
     synthesize.synthesize,
 ):
     app.command()(_command)

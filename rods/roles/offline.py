@@ -12,12 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import hydra
-from hydra.errors import HydraException
-
-import rods
 from rods import tasks as task_sources
-from rods.config import Config, ConfigError, from_mapping, validate
+from rods.config import Config
+from rods.config import compose as composing
 from rods.errors import RodsError
 from rods.synthesis import dataset, prompting
 from rods.synthesis.offline import Offline, Progress
@@ -95,20 +92,10 @@ def compose(tasks: str, overrides: Sequence[str]) -> Config:
     Raises:
         ConfigError: no such key or value, or the configuration contradicts itself.
     """
-    folder = Path(rods.__file__).parent.parent / "conf"
     chosen = (
         [f"tasks={tasks}"] if tasks in _SOURCES else ["tasks=file", f"tasks.path={Path(tasks).absolute()}"]
     )
-    try:
-        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(folder)):
-            config = from_mapping(hydra.compose("config", overrides=[*chosen, *overrides]))
-    except HydraException as error:
-        raise ConfigError(
-            f"{' '.join(overrides)}: expected overrides of conf/ such as synthesis=paper or synthesis.workers=8 "
-            f"({' '.join(str(error).split())})"
-        ) from error
-    validate(config)
-    return config
+    return composing.compose([*chosen, *overrides])
 
 
 async def _make(
