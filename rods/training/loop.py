@@ -113,7 +113,8 @@ class Loop:
         tasks = [self._parts.book[task_id] for task_id in self._remaining[:size]]
         step, epoch = self._step + 1, self._ledger.state.epoch
         self._watcher.beat("rollout", step=step, epoch=epoch)
-        result = self._stepper.run(tasks, step, self._on_rollout, self._on_phase)
+        upcoming = [self._parts.book[task_id] for task_id in self._remaining[size : 2 * size]]
+        result = self._stepper.run(tasks, step, self._on_rollout, self._on_phase, upcoming)
         self._fence.check()
         self._step, self._remaining = step, self._remaining[size:]
         emitted, retired = self._decide(tasks, result)

@@ -42,8 +42,9 @@ class Stepper(Protocol):
         step: int,
         on_progress: Callable[[int, int], None],
         on_phase: Callable[[str], None],
+        upcoming: Sequence[Task] = (),
     ) -> Result:
-        """Train on one group of rollouts per task."""
+        """Train on one group of rollouts per task; `upcoming` are the next step's tasks, none before an epoch's end."""
 
     def evaluate(
         self, tasks: Sequence[Task], step: int, epoch: int, on_progress: Callable[[int, int], None]

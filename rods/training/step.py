@@ -1,13 +1,13 @@
 """One training step: roll out, judge, update, hand the new weights to the engine, and check that they arrived.
 
-The engine samples with the weights of the step before; a rollout of any other version, or an engine whose
-log-probabilities leave the learner's, would train on the wrong distribution, so both end the run with an error.
+The engine samples with the weights of the step before, or of one more before that when rollouts overlap the
+update (`rollout.one_step_off`). Rollouts of any other version, or an engine whose log-probabilities leave the
+learner's, would train on the wrong distribution, so both end the run with an error.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,15 +23,16 @@ from rods.curriculum.events import EvaluationDone
 from rods.errors import RodsError
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Engine
-from rods.rollout.episode import Rollout, collect
+from rods.rollout.episode import Rollout
 from rods.simulation.session import Session
 from rods.tasks.model import Task
-from rods.training.advantage import group_advantages, zero_variance
+from rods.training import figures, machine
+from rods.training.advantage import group_advantages
 from rods.training.heldout import evaluate
 from rods.training.learner import Learner
+from rods.training.sampling import Sampler, flat
 
 _PROBES = 4  # sequences compared after each weight sync
-_SEED_STRIDE = 2**32
 
 
 class PolicyMismatchError(RodsError):
@@ -76,6 +77,7 @@ class Stepper:
         self._learner = learner
         self._engine = engine
         self._chat = chat
+        self._sampler = Sampler(config, engine, chat)
 
     def start(self, step: int, tasks: Sequence[Task]) -> None:
         """Bring the engine to the learner's weights after `step` steps; compared on the openings of `tasks`.
@@ -93,31 +95,40 @@ class Stepper:
         step: int,
         on_progress: Callable[[int, int], None],
         on_phase: Callable[[str], None],
+        upcoming: Sequence[Task] = (),
     ) -> StepResult:
         """Train on one group of rollouts per task.
 
         Args:
-            tasks: the step's tasks.
+            tasks: the step's tasks; the `upcoming` ones of the step before, if it had any.
             step: its number.
             on_progress: told (episodes done, episodes in all) while rolling out.
             on_phase: told when the sync begins, and "update" again with every micro-batch: a long update is no
                 silence, a hung one is.
+            upcoming: the next step's tasks, where they are known: with `rollout.one_step_off` their rollouts are
+                drawn meanwhile.
 
         Raises:
-            PolicyMismatchError: the engine's policy is not the learner's, before or after the update.
+            StalePolicyError: the rollouts are of older weights than allowed.
+            PolicyMismatchError: the engine's policy is not the learner's after the update.
         """
         watch = Stopwatch()
         with watch.phase("rollout"):
-            groups = self._collect(tasks, step, on_progress)
+            draw = self._sampler.take(tasks, step, on_progress)
+        if self._config.rollout.one_step_off and upcoming:
+            self._sampler.begin(upcoming, step + 1)
         on_phase("update")
         with watch.phase("update"):
-            update = self._update(groups, partial(on_phase, "update"))
+            update = self._update(draw.trained, partial(on_phase, "update"))
+        load = machine.figures()
+        with watch.phase("rollout"):
+            self._sampler.wait(on_progress)
         on_phase("sync")
         with watch.phase("sync"):
-            probes = [rollout.token_ids for rollout in list(chain.from_iterable(groups))[:_PROBES]]
-            self.sync(step, probes)
+            gap = self.sync(step, [rollout.token_ids for rollout in flat(draw.observed)[:_PROBES]])
+        own = {"policy_lag": step - 1 - draw.version, "parity_gap": gap}
         seconds = {f"seconds_{name}": value for name, value in watch.seconds.items()}
-        return StepResult(groups, {**figures(groups), **update, **seconds})
+        return StepResult(draw.observed, {**figures.of_draw(tasks, draw), **update, **own, **load, **seconds})
 
     def sync(self, version: int, probes: Sequence[Sequence[int]]) -> float:
         """Copy the learner's weights into the engine and compare both on `probes`.
@@ -168,29 +179,9 @@ class Stepper:
         return self._chat.text(token_ids)
 
     def close(self) -> None:
-        """Shut the engine down."""
+        """Abandon rollouts under way and shut the engine down."""
+        self._sampler.close()
         self._engine.close()
-
-    def _collect(
-        self, tasks: Sequence[Task], step: int, on_progress: Callable[[int, int], None]
-    ) -> list[list[Rollout]]:
-        config = self._config
-        if self._engine.version != step - 1:
-            raise PolicyMismatchError(
-                f"step {step} must roll out with the weights of step {step - 1}, "
-                f"the engine holds version {self._engine.version}"
-            )
-        return collect(
-            self._engine,
-            self._chat,
-            tasks,
-            config.training.group_size,
-            config.rollout,
-            config.simulation,
-            config.reward,
-            config.seed * _SEED_STRIDE + step,
-            on_progress,
-        )
 
     def _update(self, groups: list[list[Rollout]], on_progress: Callable[[], None]) -> dict[str, float]:
         rewards = torch.tensor([[rollout.reward for rollout in group] for group in groups])
@@ -202,21 +193,3 @@ class Stepper:
         return self._learner.update(
             [rollout for rollout, _ in trained], [advantage for _, advantage in trained], on_progress
         )
-
-
-def figures(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
-    """Rewards and lengths of a step's rollouts, for the metrics file."""
-    rewards = torch.tensor([[rollout.reward for rollout in group] for group in groups])
-    rollouts = list(chain.from_iterable(groups))
-    codes = Counter(code for rollout in rollouts for code in rollout.outcome.codes)
-    return {
-        "reward_mean": float(rewards.mean()),
-        "reward_std": float(rewards.std()),
-        "zero_variance": float(zero_variance(rewards).float().mean()),
-        "rollouts": len(rollouts),
-        "cut_short": sum(rollout.finish == "length" for rollout in rollouts),
-        "turns": fmean(len(rollout.outcome.verdicts) for rollout in rollouts),
-        "parse_errors": codes[-3],
-        "tool_errors": codes[-2],
-        "tool_calls": codes[-1] + codes[-2],
-    }

@@ -57,6 +57,7 @@ class ChainPolicy:
         step: int,
         on_progress: Callable[[int, int], None],
         on_phase: Callable[[str], None],
+        upcoming: Sequence[Task] = (),
     ) -> StepResult:
         """Draw the rewards, then learn from them."""
         if step != self._steps + 1:
