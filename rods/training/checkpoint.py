@@ -12,19 +12,20 @@ import errno
 import logging
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch.distributed as dist
-
 from rods.errors import RodsError
 from rods.exchange import marker, pressure
-from rods.exchange.atomic import read_json, write_json
+from rods.exchange.atomic import make_dirs, read_json, write_json
 from rods.exchange.marker import Name, Scan
 from rods.exchange.rundir import RunDir
 from rods.exchange.usage import advice, human
+from rods.training import together
 from rods.training.ledger import WRITER
+from rods.training.together import PeerError
 from rods.training.tracker import NAME
 
 _EXTRA = "extra.json"
@@ -41,7 +42,7 @@ class Saves(Protocol):
     rank: int
 
     def save(self, folder: Path) -> None:
-        """Write the state below `folder`, on all ranks."""
+        """Write the state below the folder, which is there, on all ranks. Another thread writes beside it."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,17 @@ def save(
 ) -> Path:
     """Write a checkpoint, then remove all but the newest `keep`. Collective.
 
-    What is missing for it is waited for, as the process's policy says (`pressure`). When it fails, the folder
-    that was begun is removed, older checkpoints are as before, and the call may be repeated.
+    What is missing for it is waited for, as the policy of rank 0's process says (`pressure`). When it fails on one
+    rank it fails on all: the folder that was begun is removed, older checkpoints are as before, and the call may be
+    repeated.
 
     Args:
         position: where the learner and the loop stand.
         learner: its state goes into the folder.
         extra: the loop's own small state, JSON data.
         keep: complete checkpoints that stay, at least 1.
-        write_state: called on rank 0 with the folder, to write what else belongs to the checkpoint.
+        write_state: called on rank 0 with the folder, in a thread of its own while the learner saves, to write
+            what else belongs to the checkpoint.
 
     Returns:
         the checkpoint's folder.
@@ -79,21 +82,30 @@ def save(
     Raises:
         DiskFullError: there is no room for it; says what to free.
         OSError, RuntimeError: it could not be written.
+        PeerError: another rank could not write its part.
     """
     folder = _free_folder(run, position)
 
+    def begin() -> None:
+        _preflight(run)
+        if folder.exists():
+            _remove(folder)
+        make_dirs(folder)
+
+    def finish() -> None:
+        write_json(folder / _EXTRA, extra)
+        marker.write(folder, position.step, position.attempt, position.records)
+
     def write_once() -> None:
-        if learner.rank == 0:
-            _preflight(run)
         try:
-            _write(folder, position, learner, extra, write_state)
-        except (OSError, RuntimeError) as error:
+            _on_first(learner, begin)
+            _save_state(folder, learner, write_state)
+            _on_first(learner, finish)
+        except (OSError, RuntimeError, PeerError) as error:
             _give_up(folder, learner.rank, error)
 
-    pressure.attempt(write_once, folder, transient=())
-    if learner.rank == 0:
-        prune(run, keep)
-    _wait_for_all()
+    together.attempt(write_once, folder, learner.rank)
+    _on_first(learner, lambda: prune(run, keep))
     return folder
 
 
@@ -161,21 +173,22 @@ def prune(run: RunDir, keep: int) -> list[Path]:
     return old
 
 
-def _write(
-    folder: Path,
-    position: Position,
-    learner: Saves,
-    extra: dict[str, Any],
-    write_state: Callable[[Path], None],
-) -> None:
-    if learner.rank == 0 and folder.exists():
-        _remove(folder)
-    _wait_for_all()
-    learner.save(folder)
-    if learner.rank == 0:
-        write_json(folder / _EXTRA, extra)
-        write_state(folder)
-        marker.write(folder, position.step, position.attempt, position.records)
+def _on_first(learner: Saves, action: Callable[[], object]) -> None:
+    """Rank 0 does it, and the others learn how it went."""
+    together.all_or_none(lambda: action() if learner.rank == 0 else None)
+
+
+def _save_state(folder: Path, learner: Saves, write_state: Callable[[Path], None]) -> None:
+    """The learner's part and the rest side by side: of a large pool the rest takes seconds."""
+
+    def write() -> None:
+        with ThreadPoolExecutor(1) as beside:
+            rest = beside.submit(write_state, folder) if learner.rank == 0 else None
+            learner.save(folder)
+            if rest is not None:
+                rest.result()
+
+    together.all_or_none(write)
 
 
 def _preflight(run: RunDir) -> None:
@@ -213,8 +226,3 @@ def _remove(folder: Path) -> None:
     """The marker goes first: a removal cut short leaves a torn checkpoint, never a wrong one."""
     (folder / marker.MARKER).unlink(missing_ok=True)
     shutil.rmtree(folder)
-
-
-def _wait_for_all() -> None:
-    if dist.is_initialized() and dist.get_world_size() > 1:
-        dist.barrier()

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 
 from rods.errors import RodsError
+from rods.training import together
 
 if TYPE_CHECKING:
     from rods.training.learner import Learner
@@ -27,13 +27,21 @@ class StateError(RodsError):
 
 
 def save(learner: Learner, folder: Path) -> None:
-    """Write the learner's state below `folder`; returns on every rank when all have written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    learner.engine.save_checkpoint(str(folder), tag=_ENGINE, save_latest=False)
-    torch.save(_random_state(learner), folder / _rng_name(learner.rank))
-    if learner.rank == 0:
-        (folder / _META).write_text(json.dumps(_meta(learner) | {"steps": learner.steps}))
-    dist.barrier()
+    """Write the learner's state below `folder`; returns on every rank when all have written.
+
+    Raises:
+        OSError, RuntimeError: this rank could not.
+        PeerError: another one could not.
+    """
+
+    def write() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        learner.engine.save_checkpoint(str(folder), tag=_ENGINE, save_latest=False)
+        torch.save(_random_state(learner), folder / _rng_name(learner.rank))
+        if learner.rank == 0:
+            (folder / _META).write_text(json.dumps(_meta(learner) | {"steps": learner.steps}))
+
+    together.all_or_none(write)
 
 
 def load(learner: Learner, folder: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,8 @@ def test_the_marker_is_the_last_word_and_holds_size_and_hash_of_every_file(run: 
         (folder / "tracker.json").write_text("{}")
 
     folder = save(run, 3, write_state=write_state)
-    assert seen == [["extra.json", "model"]]
+    ((*written,),) = seen
+    assert "COMPLETE" not in written
     body = json.loads((folder / "COMPLETE").read_text())
     assert (body["step"], body["attempt"], body["records"]) == (3, 1, 30)
     assert sorted(body["files"]) == ["extra.json", "model/shard.pt", "tracker.json"]
@@ -261,3 +263,32 @@ def test_every_file_reaches_the_disk_before_the_marker(run: RunDir, monkeypatch:
     before_marker = synced[: synced.index(folder.name, synced.index("shard.pt"))]
     assert {"shard.pt", "extra.json"} <= set(before_marker)
     assert marker.damaged_files(checkpoint.look(run).complete[0]) == []
+
+
+def test_what_else_belongs_to_it_is_written_while_the_learner_saves(run: RunDir) -> None:
+    """Each waits for the other to have begun: one after the other they would never end."""
+    begun, waited = threading.Event(), []
+
+    class Waits(Writer):
+        def save(self, folder: Path) -> None:
+            waited.append(begun.wait(30))
+            super().save(folder)
+
+    def write_state(folder: Path) -> None:
+        begun.set()
+        (folder / "tracker.json").write_text("{}")
+
+    folder = save(run, 1, Waits(), write_state=write_state)
+    assert waited == [True]
+    assert sorted(marker.read(folder).files) == ["extra.json", "model/shard.pt", "tracker.json"]
+
+
+def test_without_what_else_belongs_to_it_there_is_no_checkpoint(run: RunDir) -> None:
+    first = save(run, 1)
+
+    def fails(folder: Path) -> None:
+        raise OSError(errno.EACCES, "no")
+
+    with pytest.raises(OSError, match="no"):
+        save(run, 2, write_state=fails)
+    assert names(run) == [first.name]
