@@ -23,7 +23,8 @@ from rods.exchange import owner, permissions, stop
 from rods.exchange.rundir import RunDir
 from rods.roles import slurm_follower
 from rods.roles.entry import run_role
-from rods.roles.supervisor import Outcome, Patience, Supervisor
+from rods.roles.outcome import Outcome
+from rods.roles.supervisor import Patience, Supervisor
 from rods.watch.progress import LastingConsole, view
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from launchers.slurm import FAILED_STATES
 from rods.exchange import stop
 from rods.exchange.rundir import RunDir
-from rods.roles.supervisor import Outcome, Status
+from rods.roles.outcome import Outcome, Status
 from rods.watch.progress import Forgiving
 
 POLL_S = 2.0

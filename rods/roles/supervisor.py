@@ -13,47 +13,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol
 
 from launchers.resources import TRAIN
 from rods.errors import RodsError
 from rods.exchange import stop
-from rods.exchange.atomic import write_json
 from rods.exchange.heartbeat import Heartbeat, read_all
 from rods.exchange.owner import SUPERVISOR
 from rods.exchange.rundir import RunDir
+from rods.roles import outcome as outcomes
+from rods.roles.outcome import Outcome, Status
 from rods.watch.progress import Forgiving, say
 
 POLL_S = 0.5
 STOPPED_EARLY = os.EX_TEMPFAIL  # the trainer's status after a stop before the end, with a checkpoint written
 _BEAT_EVERY_S = 5.0
 _KILL_S = 10.0  # a killed process that hangs in the kernel must not hang the supervisor
-
-
-class Status(StrEnum):
-    """How an attempt ended. Only `finished` exits with 0: what was asked for was not done otherwise."""
-
-    finished = "finished"
-    stopped = "stopped"
-    failed = "failed"
-    interrupted = "interrupted"
-
-
-_EXIT_CODES = {Status.finished: 0, Status.stopped: 1, Status.failed: 1, Status.interrupted: 130}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How an attempt ended, with one sentence for a person."""
-
-    status: Status
-    sentence: str
-
-    @property
-    def exit_code(self) -> int:
-        """The status that launch.py exits with."""
-        return _EXIT_CODES[self.status]
 
 
 @dataclass(frozen=True)
@@ -166,13 +141,8 @@ class Supervisor:
         return outcome
 
     def _record(self, outcome: Outcome, heartbeat: Heartbeat) -> None:
-        record = {
-            "status": str(outcome.status),
-            "exit_code": outcome.exit_code,
-            "sentence": outcome.sentence,
-        }
         try:
-            write_json(self.run.attempt_dir(self.attempt) / "outcome.json", record)
+            outcomes.record(self.run, self.attempt, outcome)
             heartbeat.finish(status=str(outcome.status))
         except OSError as error:
             say(f"how the run ended could not be recorded ({error}): {outcome.sentence}")

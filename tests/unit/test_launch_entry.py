@@ -1,10 +1,13 @@
-"""How a role's end is told to whoever started it: by an exit status and a sentence."""
+"""How a role's end is told to whoever started it on this machine: by an exit status and a sentence."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,67 +15,45 @@ import pytest
 from rods.exchange import stop
 from rods.exchange.heartbeat import read_all
 from rods.exchange.rundir import RunDir
-from rods.roles import entry
+from rods.roles import entry, perform
 
 Main = Callable[[str, int], int]
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
-    """A run directory whose frozen code is not checked, in this process, with its signals left alone."""
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDir]:
+    """A run directory whose frozen code is not checked, in this process, whose signals are put back after."""
     made = RunDir.create(tmp_path, "entry", "0" * 64)
     made.next_attempt()
     for check in ("verify", "check_origin"):
         monkeypatch.setattr(f"launchers.snapshot.{check}", lambda _run: None)
-    monkeypatch.setattr(entry, "_SIGNALS", ())
-    monkeypatch.setattr(entry, "setproctitle", lambda _title: None)
-    monkeypatch.setenv("RODS_ROLE", "train")
-    monkeypatch.setenv("RODS_ATTEMPT", "1")
-    monkeypatch.setenv("SLURM_JOB_ID", "4711")
-    return made
+    monkeypatch.setattr(perform, "setproctitle", lambda _title: None)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield made
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def ending_with(monkeypatch: pytest.MonkeyPatch, main: Main) -> None:
     """Let every role be `main`."""
-    monkeypatch.setattr(entry.ROLES, "get", lambda _role: main)
-
-
-@pytest.fixture
-def requeued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a stand-in for scontrol was called with; absent when it was not."""
-    calls, tools = tmp_path / "calls", tmp_path / "bin"
-    tools.mkdir()
-    (tools / "scontrol").write_text(f'#!/bin/sh\necho "$@" >>"{calls}"\n')
-    (tools / "scontrol").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    return calls
+    monkeypatch.setattr(perform.ROLES, "get", lambda _role: main)
 
 
 def test_a_trainer_that_came_to_its_end_has_finished_whatever_was_asked(
-    run: RunDir, requeued: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def main(_run_dir: str, attempt: int) -> int:
         stop.request(run, attempt, "train received SIGINT")
         return 0
 
     ending_with(monkeypatch, main)
-    assert entry.run_slurm_role(str(run.path)) == 0
+    assert entry.run_role(str(run.path), "train", 1) == 0
     assert stop.is_finished(run)
     assert read_all(run.heartbeats)["train"].finished
-    assert not requeued.exists()
 
 
-def test_a_trainer_that_was_stopped_before_its_end_goes_back_into_the_queue(
-    run: RunDir, requeued: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ending_with(monkeypatch, lambda _run_dir, _attempt: os.EX_TEMPFAIL)
-    assert entry.run_slurm_role(str(run.path)) == 0
-    assert requeued.read_text() == "requeue 4711\n"
-    assert not stop.is_finished(run)
-    assert read_all(run.heartbeats)["train"].finished
-
-
-def test_here_the_supervisor_is_told_of_a_stop_by_the_status(
+def test_the_supervisor_is_told_of_a_stop_by_the_status(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ending_with(monkeypatch, lambda _run_dir, _attempt: os.EX_TEMPFAIL)
@@ -80,7 +61,24 @@ def test_here_the_supervisor_is_told_of_a_stop_by_the_status(
         entry.run_role(str(run.path), "train", 1)
     assert ended.value.code == os.EX_TEMPFAIL
     assert not stop.is_finished(run)
+    assert read_all(run.heartbeats)["train"].finished
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_stops_both_roles_through_the_stop_file(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    def main(_run_dir: str, attempt: int) -> int:
+        os.kill(os.getpid(), number)
+        assert stop.is_requested(run, attempt)
+        return 0
+
+    ending_with(monkeypatch, main)
+    entry.run_role(str(run.path), "synthesis", 1)
+    request = stop.read(run)
+    assert request is not None
+    assert request.reason == f"synthesis received {number.name}"
 
 
 def test_the_synthesis_never_finishes_the_run(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,21 +87,29 @@ def test_the_synthesis_never_finishes_the_run(run: RunDir, monkeypatch: pytest.M
     assert not stop.is_finished(run)
 
 
-@pytest.mark.parametrize("start", [lambda path: entry.run_role(path, "train", 1), entry.run_slurm_role])
-def test_a_full_disk_is_a_sentence_and_no_requeue(
-    run: RunDir,
-    requeued: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    start: Callable[[str], int],
+def test_a_full_disk_is_a_sentence(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def main(_run_dir: str, _attempt: int) -> int:
         raise OSError(errno.ENOSPC, "No space left on device", "checkpoints/step_000010")
 
     ending_with(monkeypatch, main)
     with pytest.raises(SystemExit) as ended:
-        start(str(run.path))
+        entry.run_role(str(run.path), "train", 1)
     assert ended.value.code == 1
     assert "No space left on device: 'checkpoints/step_000010'" in capsys.readouterr().err
-    assert not requeued.exists()
     assert not stop.is_finished(run)
+
+
+@pytest.mark.parametrize("arguments", [["nowhere"], ["nowhere", "train", "1"]])
+def test_a_folder_that_is_no_run_is_a_sentence(arguments: list[str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "rods.roles.entry", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "not a RODS run directory" in done.stderr
+    assert "Traceback" not in done.stderr

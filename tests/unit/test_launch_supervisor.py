@@ -25,7 +25,8 @@ from rods.exchange.atomic import CorruptFileError
 from rods.exchange.heartbeat import read_all
 from rods.exchange.rundir import RunDir
 from rods.roles.entry import run_role
-from rods.roles.supervisor import Outcome, Patience, Status, Supervisor
+from rods.roles.outcome import Outcome, Status
+from rods.roles.supervisor import Patience, Supervisor
 
 PATIENCE = Patience(heartbeat_s=120, stop_s=60, terminate_s=1)
 

@@ -1,0 +1,67 @@
+"""One role's work from its checks to its end, wherever its process runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from functools import partial
+
+from setproctitle import setproctitle
+
+from launchers import snapshot
+from launchers.resources import SYNTHESIS, TRAIN
+from rods.errors import RodsError
+from rods.exchange import permissions, pressure, replica, stop
+from rods.exchange.attempt import Fence
+from rods.exchange.heartbeat import Heartbeat
+from rods.exchange.rundir import RunDir
+from rods.registry import Registry
+
+ROLES = Registry("role", {"train": "rods.roles.train:main", "synthesis": "rods.roles.synthesize:main"})
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a role's work ended: 0, 75 (EX_TEMPFAIL: a trainer stopped before its end, with a checkpoint written),
+    or 1 with what it said of it.
+    """
+
+    status: int
+    error: str = ""
+
+
+def perform(run: RunDir, role: str, attempt: int) -> Ended:
+    """Check that the frozen code and configuration are what was submitted, and run the role to its end.
+
+    A `RodsError` or an `OSError` (full disk) is printed without a traceback; anything else is raised.
+    """
+    try:
+        return Ended(_run(run, role, attempt))
+    except (RodsError, OSError) as error:
+        print(f"{role}: {error}", file=sys.stderr)
+        return Ended(1, str(error))
+
+
+def _run(run: RunDir, role: str, attempt: int) -> int:
+    # No blanks: Slurm's proctrack/linuxproc misreads such a process and cannot end it any more.
+    setproctitle(f"rods-{role}:{run.name}")
+    permissions.adopt_from(run.path)
+    main = ROLES.get(role)
+    snapshot.verify(run)
+    snapshot.check_origin(run)
+    stop.clear_stale(run, attempt)
+    heartbeat = Heartbeat(run.heartbeats, replica.writer(role) if role == SYNTHESIS else role)
+    heartbeat.beat("starting", attempt=attempt)
+    pause = pressure.Pause(
+        role, lambda: stop.is_requested(run, attempt), partial(heartbeat.beat, attempt=attempt)
+    )
+    with pressure.using(pause):
+        status = int(main(str(run.path), attempt))
+        if status == 0 and role == TRAIN:
+            Fence(run, attempt).check()
+            # Nobody supervises a Slurm job: this is what ends the synthesis there.
+            stop.finish(run, attempt)
+    if status in (0, os.EX_TEMPFAIL):
+        heartbeat.finish(attempt=attempt)
+    return status
