@@ -6,6 +6,7 @@ Its commands are in `rods/commands`, one file each. Heavy imports wait until a c
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import metadata
 from typing import Annotated
@@ -40,6 +41,9 @@ def main() -> None:
     """The console script; what is wrong with a run or its files is a message, not a traceback."""
     try:
         app()
+    except BrokenPipeError:
+        # Its reader (head, less) has seen enough; what is still buffered would fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (RodsError, OSError, yaml.YAMLError) as error:
         print(f"rods: {error}", file=sys.stderr)
         sys.exit(2)

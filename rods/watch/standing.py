@@ -11,6 +11,8 @@ from rods.exchange.heartbeat import Beat
 from rods.exchange.rundir import RunDir
 from rods.watch.jobs import JobState, deciding
 
+REQUEUED = "requeued"  # an attempt's outcome: Slurm starts the next one by itself
+
 
 def standing(run: RunDir, beats: Mapping[str, Beat], jobs: Sequence[JobState]) -> tuple[str, str]:
     """A word for the run (see `RunState.status`) and a sentence, "" while it runs.
@@ -30,7 +32,10 @@ def standing(run: RunDir, beats: Mapping[str, Beat], jobs: Sequence[JobState]) -
     outcome = run.attempt_dir(run.last_attempt()) / "outcome.json"
     if outcome.exists():
         body = read_json(outcome)
-        return str(body["status"]), str(body["sentence"])
+        if body["status"] != REQUEUED:
+            return str(body["status"]), str(body["sentence"])
+        if job is None or job.phase == Phase.unknown:
+            return "waiting", str(body["sentence"])
     if job is not None and job.phase == Phase.over:
         return _after_job(run, job)
     return _by_signs_of_life(run, beats, job)

@@ -156,6 +156,27 @@ def test_without_an_answer_the_signs_of_life_decide_and_the_trouble_is_told(tmp_
     assert "squeue failed: Unable to contact" in state.sentence
 
 
+def test_an_attempt_that_was_put_back_waits_unless_its_job_is_over(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    outcome = {"status": "requeued", "exit_code": 1, "sentence": "the time limit is near (SIGUSR2)"}
+    (run.attempt_dir(1) / "outcome.json").write_text(json.dumps(outcome))
+    submitted(run, "3", "train")
+    assert read_state(run, Scheduler(FakeSlurm(None, None))).status == "waiting"
+    assert read_state(run, slurm()).status == "failed"
+
+
+def test_a_job_at_work_is_believed_before_the_outcome_of_the_attempt_before_it(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    outcome = {"status": "stopped", "exit_code": 1, "sentence": "the next job of the chain goes on"}
+    (run.attempt_dir(1) / "outcome.json").write_text(json.dumps(outcome))
+    submitted(run, "5", "train")
+    assert read_state(run, slurm()).status == "running"
+    run2 = make_run(tmp_path)
+    (run2.attempt_dir(1) / "outcome.json").write_text(json.dumps(outcome))
+    submitted(run2, "4", "train")
+    assert read_state(run2, slurm()).sentence == "the next job of the chain goes on"
+
+
 def test_the_end_of_the_run_needs_no_slurm(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     submitted(run, "5", "train")
