@@ -2,7 +2,9 @@
 
 A role that several processes fill at once (the synthesis: any number of daemons share a queue) needs as many
 journals, metrics files and heartbeats. Which of them a process is, its launcher says in `RODS_REPLICA`: 0 or
-nothing for the first, whose files have the role's own name, 1 for `<role>-1`, and so on.
+nothing for the first, whose files have the role's own name, 1 for `<role>-1`, and so on. A daemon in a Slurm job of
+its own starts and stops apart from the trainer: `RODS_SERIES` names the folder under `attempts/` where its starts are
+numbered.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import RunDir
 
 VARIABLE = "RODS_REPLICA"
+SERIES_VARIABLE = "RODS_SERIES"
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,3}", re.ASCII)
+_SERIES = re.compile(r"([A-Za-z][A-Za-z0-9-]*)?")
 
 
 class ReplicaError(RodsError):
@@ -39,6 +43,22 @@ def writer(role: str, environment: Mapping[str, str] = os.environ) -> str:
             f"has, found {number!r}. Set it to 0, or leave it out, for a role of one process."
         )
     return name(role, int(number))
+
+
+def open_run(path: Path, environment: Mapping[str, str] = os.environ) -> RunDir:
+    """The run directory at `path`, with the attempts that this process belongs to.
+
+    Raises:
+        ReplicaError: `RODS_SERIES` cannot be a folder's name.
+        NotARunDirError: it is none.
+    """
+    series = environment.get(SERIES_VARIABLE, "")
+    if not _SERIES.fullmatch(series):
+        raise ReplicaError(
+            f"{SERIES_VARIABLE}: expected nothing or a name such as synthesis-1, found {series!r}. Only the batch file "
+            "of a daemon in a job of its own sets it."
+        )
+    return RunDir.open(path, series)
 
 
 def name(role: str, number: int) -> str:

@@ -46,9 +46,16 @@ class NotARunDirError(RunDirError):
 
 @dataclass(frozen=True)
 class RunDir:
-    """Paths inside one run directory. Making this object checks and touches nothing: see `create`, `open`."""
+    """Paths inside one run directory. Making this object checks and touches nothing: see `create`, `open`.
+
+    Attributes:
+        path: the directory.
+        series: whose attempts and stop file these are: "" the run's own, a daemon's name those of a daemon in a
+            Slurm job of its own, which starts and stops apart from the trainer.
+    """
 
     path: Path
+    series: str = ""
 
     @classmethod
     def create(
@@ -85,13 +92,13 @@ class RunDir:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> RunDir:
+    def open(cls, path: Path, series: str = "") -> RunDir:
         """The run directory at `path`.
 
         Raises:
             NotARunDirError: it is none; says what was expected.
         """
-        run = cls(Path(path).resolve())
+        run = cls(Path(path).resolve(), series)
         run.read_manifest()
         return run
 
@@ -118,7 +125,7 @@ class RunDir:
     @property
     def attempts(self) -> Path:
         """One folder per (re)start."""
-        return self.path / "attempts"
+        return self.path / "attempts" / self.series
 
     @property
     def journal_dir(self) -> Path:
@@ -168,7 +175,12 @@ class RunDir:
     @property
     def stop_file(self) -> Path:
         """Absent; made by whoever asks the roles to stop cleanly."""
-        return self.path / "STOP"
+        return (self.attempts if self.series else self.path) / "STOP"
+
+    @property
+    def whole(self) -> RunDir:
+        """The run as the trainer sees it."""
+        return RunDir(self.path)
 
     def queue(self, name: str, *, lease_s: float = 60.0, max_deliveries: int = 3) -> Queue:
         """The queue "seeds" (trainer to synthesis) or "variants" (back). Raises RunDirError for others."""

@@ -30,7 +30,7 @@ def main(run_dir: str, attempt: int) -> int:
         RodsError: the run cannot be served; the message is complete.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    run = RunDir.open(Path(run_dir))
+    run = replica.open_run(Path(run_dir))
     config = snapshot.load_config(run)
     try:
         asyncio.run(_serve(run, attempt, config))
