@@ -3,53 +3,42 @@
     python launch.py +experiment=rods_tiny                          run on this machine, follow it to the end
     python launch.py +experiment=rods_qwen4b launch.mode=plan       print what would be done, do nothing
     python launch.py +experiment=rods_tiny launch.resume=runs/NAME  continue a run
-    python launch.py +experiment=rods_tiny seed=1,2 -m              several runs, one after another
+    python launch.py -m +experiment=rods_tiny seed=1,2              a sweep: every combination is a run of its own
 
-Exit status: 0 finished (or submitted), 1 ended before its end, 2 a configuration or a launch that was
-refused, 130 interrupted.
+Exit status: 0 finished (or submitted, or planned), 1 ended before its end or not submitted, 2 a configuration or a
+launch that was refused, 130 interrupted.
 """
 
 from __future__ import annotations
 
-import atexit
-import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
+from functools import partial
 
 import hydra
-import yaml
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from hydra.types import RunMode
+from omegaconf import DictConfig
 
-from rods.config import LaunchMode, from_mapping, validate
-from rods.errors import RodsError
+from launchers.sweep_overrides import in_order
+from launchers.terminal import exit_status, show
+from rods.config import ConfigError, LaunchMode, from_mapping, validate
 
-REFUSED, INTERRUPTED = 2, 130
-_exit_codes: list[int] = []  # one a point; Hydra drops what the decorated function returns
+_MULTIRUN = ("-m", "--multirun")
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def launch(composed: DictConfig) -> None:
-    """One point: a single run, or one of a multirun's."""
-    try:
-        code = launch_point(composed, HydraConfig.get().overrides.task)
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    except (RodsError, OSError, yaml.YAMLError) as error:
-        print(f"launch.py: {error}", file=sys.stderr)
-        code = REFUSED
-    if code == INTERRUPTED:
-        sys.exit(code)  # the person who pressed Ctrl-C does not want the sweep's next point
-    _exit_codes.append(code)
+    """One run; a multirun goes to `hydra_plugins.rods_sweep`. Ends the process: Hydra would drop the status."""
+    sys.exit(exit_status(partial(launch_one, composed, HydraConfig.get())))
 
 
-def launch_point(composed: DictConfig, overrides: Sequence[str]) -> int:
+def launch_one(composed: DictConfig, asked: HydraConf) -> int:
     """Check one composed configuration and do what its `launch.mode` says; returns the exit status.
 
     Args:
-        overrides: what was typed for this point; kept in the run directory, to start it again.
+        asked: Hydra's own settings: how it was called, and with what.
 
     Raises:
         RodsError: refused; nothing was started.
@@ -57,11 +46,13 @@ def launch_point(composed: DictConfig, overrides: Sequence[str]) -> int:
     # Imported here, since --help needs neither this nor what it brings along.
     from launchers import plan
 
+    overrides = list(asked.overrides.task)
+    _check_single(asked, overrides)
     config = from_mapping(composed)
     validate(config)
     planned = plan.build(config)
     if config.launch.mode is LaunchMode.plan:
-        _print(plan.render(planned))
+        show(plan.render(planned))
         return 0
     from rods.roles import launching  # not needed to plan
 
@@ -70,23 +61,35 @@ def launch_point(composed: DictConfig, overrides: Sequence[str]) -> int:
     )
 
 
-def _print(text: str) -> None:
-    """To standard output, whose reader (head, less) may have seen enough."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        # What is still buffered would fail once more when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _check_single(asked: HydraConf, overrides: Sequence[str]) -> None:
+    """Refuse what is a sweep and would become one run, and a sweep that another sweeper has taken apart."""
+    if asked.mode is RunMode.MULTIRUN:
+        raise ConfigError(
+            f"hydra.sweeper = {asked.sweeper._target_}: a sweep is expanded and launched by RODS itself; leave "
+            "`hydra/sweeper=…` out"
+        )
+    given = {text.split("=")[0].lstrip("+~") for text in overrides}
+    params = asked.sweeper.params or {}
+    swept = [f"{key}={value}" for key, value in params.items() if key.lstrip("+~") not in given]
+    if swept:
+        raise ConfigError(
+            f"hydra.sweeper.params: this experiment is a sweep ({', '.join(swept)}); add -m to launch all of its "
+            "runs, or give a value for each key to launch one"
+        )
 
 
-def _scratch_directory() -> str:
-    """Where Hydra writes a sweep's multirun.yaml: nobody reads it (each run freezes its own)."""
-    folder = tempfile.mkdtemp(prefix="rods-hydra-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+def _arguments(typed: Sequence[str]) -> list[str]:
+    """What was typed, in the order that works: -m may stand anywhere, an experiment comes before its ablation."""
+    flags = [text for text in typed if text in _MULTIRUN]
+    others = [text for text in typed if text not in _MULTIRUN]
+    overrides = iter(in_order([text for text in others if _is_override(text)]))
+    return [*flags, *(next(overrides) if _is_override(text) else text for text in others)]
+
+
+def _is_override(text: str) -> bool:
+    return "=" in text and not text.startswith("-")
 
 
 if __name__ == "__main__":
-    OmegaConf.register_new_resolver("rods_scratch", _scratch_directory, use_cache=True)
+    sys.argv[1:] = _arguments(sys.argv[1:])
     launch()
-    sys.exit(max(_exit_codes, default=0))

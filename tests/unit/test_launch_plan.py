@@ -145,14 +145,12 @@ def launch(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    "arguments", [["+experiment=rods_qwen4b"], ["-m", "+experiment=rods_tiny", "seed=1,2"]]
-)
-def test_plan_mode_prints_and_writes_nothing(tmp_path: Path, arguments: list[str]) -> None:
-    done = launch(tmp_path, *arguments, "launch.mode=plan")
+@pytest.mark.parametrize("experiment", ["rods_qwen4b", "rods_tiny"])
+def test_plan_mode_prints_and_writes_nothing(tmp_path: Path, experiment: str) -> None:
+    done = launch(tmp_path, f"+experiment={experiment}", "launch.mode=plan")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("run dir ") == (2 if "-m" in arguments else 1)
-    assert ("#SBATCH hetjob" in done.stdout) == ("+experiment=rods_qwen4b" in arguments)
+    assert done.stdout.count("run dir ") == 1
+    assert ("#SBATCH hetjob" in done.stdout) == (experiment == "rods_qwen4b")
     assert not list(tmp_path.rglob("*"))
 
 

@@ -1,0 +1,106 @@
+"""A sweep as text: its runs before the start, what became of each after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from launchers.sweep import Point, Refused, labels
+from launchers.terminal import columns
+
+
+class State(StrEnum):
+    """What became of a run of a sweep, as far as the launch followed it."""
+
+    submitted = "submitted"
+    queued = "queued"  # on this machine, behind others
+    finished = "finished"
+    stopped = "stopped"
+    failed = "failed"
+    not_started = "not started"
+
+
+GOOD = (State.submitted, State.queued, State.finished)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one run.
+
+    Attributes:
+        path: its run directory; None when there is none.
+        jobs: its Slurm jobs.
+        reason: what went wrong, "" for nothing.
+    """
+
+    point: Point
+    state: State
+    path: Path | None = None
+    jobs: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def listing(made: Sequence[Point | Refused]) -> str:
+    """How many runs the sweep has, and which: number, name, what tells it from the others."""
+    told = labels([point.overrides for point in made])
+    names = [point.config.name if isinstance(point, Point) else "(refused)" for point in made]
+    rows = [(f"{point.number:>4}", name, text) for point, name, text in zip(made, names, told, strict=True)]
+    return f"{_runs(len(made))}:\n{columns(rows)}"
+
+
+def costs(points: Sequence[Point]) -> str:
+    """What each run is given and may cost, and the whole: at most, for one attempt of each."""
+    told = labels([point.overrides for point in points])
+    rows = [("   #", "run", "config", "what is its own", "where", "GPUs", "hours", "GPU-hours")]
+    for point, text in zip(points, told, strict=True):
+        plan = point.plan
+        gpus = sum(role.gpus for role in plan.roles)
+        cost = (f"{gpus}", f"{plan.time_hours:g}", f"{plan.gpu_hours:g}")
+        rows.append((f"{point.number:>4}", point.config.name, plan.config_hash[:8], text, plan.where, *cost))
+    total = sum(point.plan.gpu_hours for point in points)
+    first = points[0].config.launch.max_parallel
+    throttle = f", {first} at once" if first else ""
+    return "\n".join(
+        [
+            columns(rows),
+            f"{_runs(len(points))}{throttle}: at most {total:g} GPU-hours for one attempt of each. Nothing was "
+            "submitted; the batch text of one of them: its overrides without -m",
+        ]
+    )
+
+
+def results(found: Sequence[Result]) -> str:
+    """What became of every run, where it is, and how to go on."""
+    rows = [
+        (f"{one.point.number:>4}", one.state, str(one.path or "–"), ",".join(one.jobs), one.reason)
+        for one in found
+    ]
+    counts = {state: sum(one.state is state for one in found) for state in State}
+    summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    lines = [columns(rows), f"{_runs(len(found))}: {summary}"]
+    if any(one.path for one in found):
+        lines += ["follow: rods ls; rods status --watch RUN; rods logs RUN train -f   stop: rods cancel RUN"]
+    if any(one.state not in GOOD for one in found):
+        lines += [
+            "again: python launch.py OVERRIDES…, with launch.resume=RUN where there is a run directory:"
+        ]
+        lines += [f"  {' '.join(one.point.overrides)}" for one in found if one.state not in GOOD]
+    return "\n".join(lines)
+
+
+def duplicates(points: Sequence[Point]) -> list[str]:
+    """A sentence for each set of runs that have the same configuration, seed included."""
+    same: dict[str, list[int]] = {}
+    for point in points:
+        same.setdefault(point.plan.config_hash, []).append(point.number)
+    return [
+        f"runs {', '.join(map(str, numbers))} have the same configuration, seed included"
+        for numbers in same.values()
+        if len(numbers) > 1
+    ]
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' if count != 1 else ''}"
