@@ -14,7 +14,19 @@ from typing import Annotated
 import typer
 import yaml
 
-from rods.commands import doctor, estimate, fsck, logs, report, status, synthesize, tasks, variants, warmstart
+from rods.commands import (
+    doctor,
+    estimate,
+    fsck,
+    logs,
+    ls,
+    report,
+    status,
+    synthesize,
+    tasks,
+    variants,
+    warmstart,
+)
 from rods.errors import RodsError
 
 app = typer.Typer(
@@ -22,6 +34,7 @@ app = typer.Typer(
 )
 tasks_app = typer.Typer(name="tasks", help="Look at seed tasks.", no_args_is_help=True)
 for _command in (
+    ls.ls,
     status.status,
     logs.logs,
     report.report,

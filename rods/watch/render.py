@@ -17,7 +17,7 @@ from rods.watch.state import RunState, newest_evaluations
 
 WIDTH = 90
 _NARROWEST = 60
-_STYLES = {
+STYLES = {
     "running": "cyan",
     "finished": "green",
     "failed": "red",
@@ -70,7 +70,7 @@ def panel(state: RunState, cost: Cost | None = None, width: int = WIDTH) -> Rend
     if state.sentence:
         parts.append(Text(state.sentence))
     parts += [Text(f"cannot be read: {trouble}", style="red") for trouble in state.troubles]
-    title = Text.assemble(state.name, " · ", (state.status, _STYLES.get(state.status, "white")))
+    title = Text.assemble(state.name, " · ", (state.status, STYLES.get(state.status, "white")))
     return Panel(Group(*parts), title=title, subtitle=f"attempt {state.attempt}", width=width)
 
 
