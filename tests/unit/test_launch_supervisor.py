@@ -193,7 +193,7 @@ def test_a_full_disk_is_told_and_the_roles_are_signalled(
     run = stub_run(tmp_path, "exit 7", "until stopped")
     monkeypatch.setattr("rods.exchange.stop.write_json", full)
     monkeypatch.setattr("rods.exchange.heartbeat.write_json", full)
-    monkeypatch.setattr("rods.roles.supervisor.write_json", full)
+    monkeypatch.setattr("rods.roles.outcome.write_json", full)
     outcome = supervised(run, Patience(heartbeat_s=120, stop_s=3, terminate_s=3))
     assert outcome.sentence.startswith("the role train ended with exit code 7")
     told = capsys.readouterr().err
