@@ -15,10 +15,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from submitit.core.utils import CommandFunction, FailedJobError, FailedSubmissionError
-from submitit.slurm.slurm import SlurmExecutor, SlurmInfoWatcher, SlurmJob
+from submitit.slurm.slurm import SlurmExecutor
 
 from launchers import jobs
 from launchers.batches import Batch, batches
@@ -29,34 +28,11 @@ from rods.config import Config
 from rods.exchange.atomic import write_text
 from rods.exchange.rundir import RunDir
 
-# A component in one of these ends the job …
-FAILED_STATES = ("FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "BOOT_FAIL", "DEADLINE")
-# … unless the lead component is in one of these (Slurm is putting the whole job back).
-ALIVE_STATES = ("PENDING", "REQUEUED", "RUNNING")
 # Set inside a job or by a user's profile; sbatch prefers SBATCH_* to the text's own #SBATCH lines.
 # SLURM_CONF and SLURM_JWT say which cluster this is and who asks.
 INHERITED = re.compile(r"^(SLURM|SBATCH|SRUN|PMIX|PMI|SUBMITIT)_(?!(CONF|JWT)$)")
 _SBATCH_TIMEOUT_S = 120  # sbatch retries for long where the controller is silent
 _SCANCEL_TIMEOUT_S = 30
-
-
-class HetWatcher(SlurmInfoWatcher):
-    """sacct names components "5+0", "5+1" while submitit looks up "5": a crash would never be seen."""
-
-    def read_info(self, string: bytes | str) -> dict[str, dict[str, str]]:
-        """submitit's table, with each job's own id standing for the worst of its components."""
-        info = super().read_info(string)
-        for key in [key for key in info if "+" in key]:
-            lead, state = key.split("+")[0], info[key]["State"].split()[0]
-            if lead not in info or (state in FAILED_STATES and info[lead]["State"] not in ALIVE_STATES):
-                info[lead] = info[key]
-        return info
-
-
-class HetJob(SlurmJob[Any]):
-    """A submitit job whose state is asked of `HetWatcher`."""
-
-    watcher = HetWatcher(delay_s=30)
 
 
 class BatchExecutor(SlurmExecutor):

@@ -15,7 +15,7 @@ from rich.console import Console
 from launchers import local, resume, slurm, snapshot
 from launchers.errors import LaunchError
 from launchers.plan import Plan
-from launchers.resources import resources
+from launchers.resources import TRAIN, resources
 from rods import model_path
 from rods.config import Config, LaunchMode
 from rods.errors import RodsError
@@ -196,8 +196,8 @@ def _launch_on_slurm(config: Config, run: RunDir, attempt: int, console: Console
     if config.launch.mode is LaunchMode.submit:
         return 0
     with view(run, console) as shown:
-        job = slurm.HetJob(run.attempt_dir(attempt), submitted[0].job_id)
-        outcome = slurm_follower.follow(run, job, shown.tick)
+        trainers = [job.job_id for job in submitted if TRAIN in job.roles]
+        outcome = slurm_follower.follow(run, trainers, shown.tick)
     conclude(run, outcome, console)
     return outcome.exit_code
 

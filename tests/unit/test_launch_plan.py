@@ -16,10 +16,6 @@ from launchers.errors import LaunchError
 from launchers.identity import config_hash, differences
 from launchers.resources import resources
 from rods.config import ClusterConfig, Config, JobConfig, LaunchConfig, SynthesisConfig, from_mapping
-from rods.exchange import stop
-from rods.exchange.rundir import RunDir
-from rods.roles.slurm_follower import follow, judge
-from rods.roles.supervisor import Status
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = ClusterConfig(
@@ -65,58 +61,6 @@ def test_without_slurm_a_submission_is_refused(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LaunchError, match="expected the commands sbatch and srun"):
         slurm.check_available()
-
-
-def test_one_dead_component_is_the_jobs_state() -> None:
-    watcher = slurm.HetWatcher()
-    header = "JobID|State|NodeList\n"
-    assert watcher.read_info(f"{header}5+0|RUNNING|a\n5+1|RUNNING|b\n")["5"]["State"] == "RUNNING"
-    assert (
-        watcher.read_info(f"{header}5+0|COMPLETED|a\n5+1|OUT_OF_MEMORY|b\n")["5"]["State"] == "OUT_OF_MEMORY"
-    )
-    assert watcher.read_info(f"{header}5+0|PENDING|a\n5+1|NODE_FAIL|b\n")["5"]["State"] == "PENDING"
-
-
-@pytest.mark.parametrize(
-    ("state", "status"),
-    [
-        ("PENDING", None),
-        ("RUNNING", None),
-        ("REQUEUED", None),
-        ("UNKNOWN", None),
-        ("PREEMPTED", None),
-        ("SOME_NEW_STATE", None),
-        ("", None),
-        ("COMPLETED", Status.stopped),
-        ("CANCELLED by 1000", Status.failed),
-        ("CANCELLED+", Status.failed),
-        ("TIMEOUT", Status.failed),
-        ("OUT_OF_MEMORY", Status.failed),
-    ],
-)
-def test_a_state_that_is_not_known_to_be_final_is_waited_on(
-    tmp_path: Path, state: str, status: Status | None
-) -> None:
-    run = RunDir.create(tmp_path, "x", "0" * 64)
-    outcome = judge(run, "5", state)
-    assert (outcome.status if outcome else None) == status
-
-
-def test_following_a_job_ends_with_the_run(tmp_path: Path) -> None:
-    run = RunDir.create(tmp_path, "x", "0" * 64)
-    states = iter(["UNKNOWN", "PENDING", "RUNNING", "COMPLETED"])
-
-    class Job:
-        job_id = "5"
-
-        @property
-        def state(self) -> str:
-            return next(states)
-
-    def sleep(_seconds: float) -> None:
-        stop.request(run, 1, stop.FINISHED)
-
-    assert follow(run, Job(), lambda: None, sleep).status is Status.finished
 
 
 def test_how_a_run_is_launched_is_not_part_of_its_identity() -> None:
