@@ -80,7 +80,7 @@ def results(found: Sequence[Result]) -> str:
     counts = {state: sum(one.state is state for one in found) for state in State}
     summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     lines = [columns(rows), f"{_runs(len(found))}: {summary}"]
-    if any(one.path for one in found):
+    if any(one.state in (State.submitted, State.queued) for one in found):
         lines += ["follow: rods ls; rods status --watch RUN; rods logs RUN train -f   stop: rods cancel RUN"]
     if any(one.state not in GOOD for one in found):
         lines += [

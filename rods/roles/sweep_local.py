@@ -22,9 +22,8 @@ from launchers.terminal import FAILED, INTERRUPTED, show
 from rods.config import LaunchMode
 from rods.errors import RodsError
 from rods.exchange import owner
-from rods.exchange.atomic import read_json
 from rods.exchange.rundir import RunDir
-from rods.roles import launching
+from rods.roles import launching, outcome
 from rods.roles.supervisor import Interrupts
 
 POLL_S = 0.5
@@ -92,20 +91,19 @@ class Line:
 
     def _end(self, run: RunDir, ended: Ended) -> None:
         self._ended[run.name] = ended
-        show(f"{ended.state}  {run.path}  {ended.sentence}")
+        show(f"{ended.state}  {run.path}  {ended.sentence}".rstrip())
 
 
 def _how_it_went(run: RunDir, attempt: int, status: int) -> Ended:
     """From the supervisor's record; from its exit status where it left none."""
-    try:
-        record = read_json(run.attempt_dir(attempt) / "outcome.json")
-        sentence = str(record["sentence"]).splitlines()[0]
-    except (RodsError, OSError, KeyError, TypeError, IndexError):
+    record = outcome.read(run, attempt)
+    if record is None:
         log = launching.supervisor_log(run, attempt)
         return Ended(State.failed, f"its supervisor ended with status {status} and left no record; see {log}")
-    if status == 0:
-        return Ended(State.finished, sentence)
-    return Ended(State.stopped if status == INTERRUPTED else State.failed, sentence)
+    if record.status is outcome.Status.finished:
+        return Ended(State.finished, "")
+    stopped = record.status in (outcome.Status.stopped, outcome.Status.interrupted)
+    return Ended(State.stopped if stopped else State.failed, record.sentence.splitlines()[0])
 
 
 def start(points: Sequence[Point]) -> int:
@@ -142,7 +140,7 @@ def _with(one: Result, ended: dict[str, Ended]) -> Result:
     if one.path is None:
         return one
     how = ended[one.path.name]
-    return replace(one, state=how.state, reason="" if how.state is State.finished else how.sentence)
+    return replace(one, state=how.state, reason=how.sentence)
 
 
 def _detach(runs: Sequence[RunDir], at_once: int) -> None:
