@@ -52,7 +52,7 @@ def batch_text(batch: Batch, config: Config, run_dir: Path, attempt: int, *, aga
     """
     folder = run_dir / "attempts" / f"{attempt:04d}"
     job_name = run_dir.name if batch.name in ("het", "single", "train") else f"{run_dir.name}.{batch.name}"
-    headers = [_header(config.cluster, part, job_name, folder / batch.name) for part in batch.components]
+    headers = [_header(config.cluster, part, job_name, folder / "slurm") for part in batch.components]
     lines = [
         "#!/bin/bash",
         f"# {_what(batch)} of the run {run_dir.name}. To start it again by hand: sbatch {file_name(batch)}",

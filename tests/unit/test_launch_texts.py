@@ -212,7 +212,7 @@ def test_an_option_without_a_value_and_percent_signs_in_paths() -> None:
     text = batch_text(batches(config)[0], config, Path("/runs/100%j"), 1)
     assert "#SBATCH --exclusive\n" in text
     assert "#SBATCH --constraint=ib\n" in text
-    assert "--output=/runs/100%%j/attempts/0001/het-%j.out" in text
+    assert "--output=/runs/100%%j/attempts/0001/slurm-%j.out" in text
 
 
 def test_a_static_pool_is_one_plain_job_in_every_kind() -> None:
