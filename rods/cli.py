@@ -15,6 +15,8 @@ import typer
 import yaml
 
 from rods.commands import (
+    clean,
+    cost,
     doctor,
     estimate,
     fsck,
@@ -30,19 +32,25 @@ from rods.commands import (
 from rods.errors import RodsError
 
 app = typer.Typer(
-    name="rods", help="Look at RODS runs.", no_args_is_help=True, pretty_exceptions_enable=False
+    name="rods",
+    help="Look at RODS runs, and act on them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # else the line breaks of the docstrings are kept
 )
 tasks_app = typer.Typer(name="tasks", help="Look at seed tasks.", no_args_is_help=True)
 for _command in (
     ls.ls,
     status.status,
     logs.logs,
+    cost.cost,
     report.report,
     variants.variants,
     fsck.fsck,
     doctor.doctor,
     estimate.estimate,
     synthesize.synthesize,
+    clean.clean,
 ):
     app.command()(_command)
 app.command(context_settings=warmstart.CONTEXT)(warmstart.warmstart)
@@ -74,4 +82,4 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print it.")
     ] = False,
 ) -> None:
-    """Look at RODS runs."""
+    """Look at RODS runs, and act on them."""

@@ -37,7 +37,9 @@ def find_run(run: str) -> Path:
         return _newest()
     if Path(run).exists() or "/" in run:
         return Path(run)
-    found = sorted(path.parent for path in RUNS.glob("*/manifest.json") if path.parent.name.startswith(run))
+    found = sorted(
+        path.parent for path in RUNS.glob("[!.]*/manifest.json") if path.parent.name.startswith(run)
+    )
     exact = [path for path in found if path.name == run]
     if len(exact or found) > 1:
         raise UsageError(
@@ -48,7 +50,7 @@ def find_run(run: str) -> Path:
 
 
 def _newest() -> Path:
-    candidates = [path.parent for path in RUNS.glob("*/manifest.json")]
+    candidates = [path.parent for path in RUNS.glob("[!.]*/manifest.json")]
     if not candidates:
         raise UsageError(
             "RUN = latest: expected a run under ./runs, found none; give the path that launch.py printed"

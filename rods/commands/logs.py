@@ -34,7 +34,11 @@ def logs(
     A name stands for all that begins with it: synthesis for every daemon, server for every model server. het,
     single, train and synthesis-N are also the batch scripts of their jobs.
 
-    Examples: rods logs latest train -f · rods logs NAME synthesis-1 --attempt 2 · rods logs NAME server -n 50
+    Examples:
+
+    - `rods logs latest train -f`
+    - `rods logs NAME synthesis-1 --attempt 2`
+    - `rods logs NAME server -n 50`
     """
     from rods.exchange.rundir import RunDir
 

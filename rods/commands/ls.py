@@ -17,7 +17,11 @@ def ls(
 ) -> None:
     """List all runs, the newest last: state, attempt, step, reward, age, jobs that are not over, GPU-hours.
 
-    Examples: rods ls · rods ls --runs /shared/runs · rods ls --json
+    Examples:
+
+    - `rods ls`
+    - `rods ls --runs /shared/runs`
+    - `rods ls --json`
     """
     from rich.console import Console
 

@@ -27,7 +27,11 @@ def status(
 
     Exit status 2 when a part of the run is damaged; the rest is shown all the same.
 
-    Examples: rods status · rods status runs/NAME --watch · rods status NAME --json
+    Examples:
+
+    - `rods status`
+    - `rods status runs/NAME --watch`
+    - `rods status NAME --json`
     """
     from rich.console import Console
 

@@ -45,12 +45,23 @@ def mount_of(folder: Path, table: str) -> Mount | None:
     for line in table.splitlines():
         left, _, right = line.partition(" - ")
         fields, kind = left.split(), right.split()
-        point = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), fields[4])
+        point = _point(fields)
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and (best is None or len(point) >= len(best.point)):
             options = dict.fromkeys([*fields[5].split(","), *kind[2].split(",")])
             best = Mount(point, kind[0], tuple(options))
     return best
+
+
+def mounts_below(folder: Path, table: str) -> list[str]:
+    """Mount points at `folder` or inside of it; `table` is the text of mountinfo."""
+    points = [_point(line.split()) for line in table.splitlines()]
+    return [point for point in points if point == str(folder) or point.startswith(f"{folder}/")]
+
+
+def _point(fields: list[str]) -> str:
+    """Where a line of mountinfo mounts; blanks in it are written as octal numbers."""
+    return re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), fields[4])
 
 
 def kind(folder: Path) -> Finding:

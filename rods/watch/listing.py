@@ -57,7 +57,8 @@ def list_runs(folder: Path, slurm: Scheduler | None = None) -> list[Line]:
         slurm: who is asked; default: this process's scheduler.
     """
     asked = slurm or scheduler.HERE
-    runs = sorted((RunDir(path.parent) for path in folder.glob("*/manifest.json")), key=_made)
+    # A name with a dot in front is one that is being removed.
+    runs = sorted((RunDir(path.parent) for path in folder.glob("[!.]*/manifest.json")), key=_made)
     _ask_once(runs, asked)
     return [_line(run, asked) for run in runs]
 
@@ -76,7 +77,7 @@ def _ask_once(runs: Sequence[RunDir], slurm: Scheduler) -> None:
 
 def _line(run: RunDir, slurm: Scheduler) -> Line:
     try:
-        run = RunDir.open(run.path)
+        run.read_manifest()
         state = read_state(run, slurm)
         return _of_state(state, _made(run), _gpu_hours(run, slurm))
     except _BROKEN as error:
