@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,7 +62,8 @@ def main(run_dir: str, attempt: int) -> int:
     Raises:
         RodsError: anything that makes the run impossible; the message is complete.
     """
-    return train(RunDir.open(Path(run_dir)), attempt, build_stepper)
+    run = RunDir.open(Path(run_dir))
+    return train(run, attempt, partial(build_stepper, run.attempt_dir(attempt)))
 
 
 def train(run: RunDir, attempt: int, build: StepperBuilder) -> int:
@@ -83,11 +85,11 @@ def train(run: RunDir, attempt: int, build: StepperBuilder) -> int:
     return 0 if finished else os.EX_TEMPFAIL
 
 
-def build_stepper(config: Config, tasks: TaskSet) -> RoleStepper:
-    """Learner and engine of the configured model."""
+def build_stepper(logs: Path, config: Config, tasks: TaskSet) -> RoleStepper:
+    """Learner and engine of the configured model; what the engine's servers write goes into `logs`."""
     model_dir = Path(resolve(config.model.path))
     learner = Learner(model_dir, config.model, config.training, planned_steps(config, tasks), config.seed)
-    engine = engines.build(model_dir, config.model, config.rollout, config.seed)
+    engine = engines.build(model_dir, config.model, config.rollout, config.seed, logs)
     chat = Chat(load_tokenizer(model_dir), config.model, protocols.get(config.simulation.protocol))
     return PolicyStepper(config, learner, engine, chat)
 

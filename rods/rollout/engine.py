@@ -115,11 +115,28 @@ class Engine(Protocol):
             RequestError: a sequence of fewer than 2 or more than `max_length` tokens, or requests in flight.
         """
 
+    def sleep(self) -> None:
+        """Leave the GPU's memory to the learner until `wake`; nothing where the two share none. Not in flight.
+
+        Raises:
+            RequestError: requests are in flight.
+        """
+
+    def wake(self) -> None:
+        """Be ready for requests and weights again; harmless when awake."""
+
     def close(self) -> None:
         """Release memory and helpers; the engine is unusable afterwards. May be called twice."""
 
 
-ENGINES = Registry("engine", {"hf": "rods.rollout.hf_engine:build", "vllm": "rods.rollout.vllm_engine:build"})
+ENGINES = Registry(
+    "engine",
+    {
+        "hf": "rods.rollout.hf_engine:build",
+        "vllm": "rods.rollout.vllm_engine:build",
+        "served": "rods.rollout.served_engine:build",
+    },
+)
 
 
 def resolve_name(name: str) -> str:
@@ -129,13 +146,19 @@ def resolve_name(name: str) -> str:
     return "vllm" if find_spec("vllm") is not None else "hf"
 
 
-def build(model_dir: Path, model: ModelConfig, rollout: RolloutConfig, seed: int) -> Engine:
-    """The engine that `rollout.engine` names, holding the weights in `model_dir`.
+def build(
+    model_dir: Path, model: ModelConfig, rollout: RolloutConfig, seed: int, logs: Path | None = None
+) -> Engine:
+    """The engine that `rollout` names, holding the weights in `model_dir`.
+
+    Args:
+        logs: an existing folder for what servers of the engine write; None: a temporary one.
 
     Raises:
         UnknownNameError: no such engine.
     """
-    engine: Engine = ENGINES.get(resolve_name(rollout.engine))(model_dir, model, rollout, seed)
+    name = "served" if rollout.placement == "served" else resolve_name(rollout.engine)
+    engine: Engine = ENGINES.get(name)(model_dir, model, rollout, seed, logs)
     return engine
 
 

@@ -39,8 +39,12 @@ class UnsupportedModelError(RodsError):
     """A model whose attention this engine does not compute."""
 
 
-def build(model_dir: Path, model: ModelConfig, rollout: RolloutConfig, seed: int) -> HfEngine:
-    """Load the model onto the GPU if there is one, else the CPU. `seed` is unused: requests bring their own.
+def build(
+    model_dir: Path, model: ModelConfig, rollout: RolloutConfig, seed: int, logs: Path | None
+) -> HfEngine:
+    """Load the model onto the GPU if there is one, else the CPU.
+
+    `seed` and `logs` are unused: requests bring their own seeds, and nothing is written.
 
     Raises:
         UnsupportedModelError: the model does not use full attention in every layer.
@@ -148,6 +152,13 @@ class HfEngine:
             for index, values in zip(batch, self._score([sequences[i] for i in batch]), strict=True):
                 scores[index] = values
         return scores
+
+    def sleep(self) -> None:
+        """See `Engine.sleep`: it keeps what it has."""
+        self._refuse_in_flight("sleep")
+
+    def wake(self) -> None:
+        """See `Engine.wake`."""
 
     def close(self) -> None:
         """See `Engine.close`."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _GIB = 2**30
 _CPU_BATCH_TOKENS = 8192
+_WEIGHTS_TO_HOST = 1  # vLLM's sleep level
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine core in this process
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # threads as torch has them: the learner shares them
@@ -45,8 +46,10 @@ class VllmMissingError(RodsError):
     """vLLM is not installed."""
 
 
-def build(model_dir: Path, model: ModelConfig, rollout: RolloutConfig, seed: int) -> VllmEngine:
-    """Start vLLM on the GPU if there is one, else on the CPU.
+def build(
+    model_dir: Path, model: ModelConfig, rollout: RolloutConfig, seed: int, logs: Path | None
+) -> VllmEngine:
+    """Start vLLM on the GPU if there is one, else on the CPU. `logs` is unused: it runs in this process.
 
     Raises:
         VllmMissingError: vLLM cannot be imported.
@@ -82,7 +85,7 @@ def build(model_dir: Path, model: ModelConfig, rollout: RolloutConfig, seed: int
 def _placement(model: ModelConfig, rollout: RolloutConfig) -> dict[str, Any]:
     """Engine arguments that differ between GPU and CPU."""
     if torch.cuda.is_available():
-        return {"gpu_memory_utilization": rollout.gpu_memory_fraction}
+        return {"gpu_memory_utilization": rollout.gpu_memory_fraction, "enable_sleep_mode": True}
     return {
         "kv_cache_memory_bytes": rollout.cpu_cache_gib * _GIB,
         "enforce_eager": True,
@@ -113,6 +116,7 @@ class VllmEngine:
         self._end = end
         self._shapes = expected
         self._in_flight: set[str] = set()
+        self._asleep = False
 
     def submit(self, request: Request) -> None:
         """See `Engine.submit`."""
@@ -169,6 +173,19 @@ class VllmEngine:
                 completion = self._completion(output)
                 scores[int(output.request_id)] = [*_prompt_logprobs(output), *completion.logprobs]
         return scores
+
+    def sleep(self) -> None:
+        """See `Engine.sleep`: weights move to host memory, the KV cache is dropped. On the CPU it stays awake."""
+        self._refuse_in_flight("sleep")
+        if torch.cuda.is_available() and not self._asleep:
+            self._running.sleep(_WEIGHTS_TO_HOST)
+            self._asleep = True
+
+    def wake(self) -> None:
+        """See `Engine.wake`."""
+        if self._asleep:
+            self._running.wake_up()
+            self._asleep = False
 
     def close(self) -> None:
         """See `Engine.close`."""

@@ -134,8 +134,8 @@ class ModelServer:
             ServerError: the process ended, or the time is over; with the log's last lines.
         """
         while problem := await self._probe.problem():
-            if self._exit_status() is not None:
-                raise self._failure(f"ended with status {self._exit_status()} before it was ready")
+            if self.exit_status() is not None:
+                raise self._failure(f"ended with status {self.exit_status()} before it was ready")
             if time.monotonic() - self._began > self._plan.ready_timeout_s:
                 raise self._failure(f"is not ready after {self._plan.ready_timeout_s:g} s ({problem})")
             waiting(f"model server {self._plan.model}: {self._last_line()}")
@@ -186,13 +186,13 @@ class ModelServer:
     async def _until_broken(self) -> str:
         """Wait for the process to end or to fall silent; says which."""
         good = time.monotonic()
-        while self._exit_status() is None:
+        while self.exit_status() is None:
             if not await self._probe.problem():
                 good = time.monotonic()
             if time.monotonic() - good > _UNRESPONSIVE_S:
                 return f"has not answered for {_UNRESPONSIVE_S:g} s"
             await self._sleep_or_exit(10 * _POLL_S)
-        return f"ended with status {self._exit_status()}"
+        return f"ended with status {self.exit_status()}"
 
     async def _sleep_or_exit(self, seconds: float) -> None:
         assert self._process is not None
@@ -211,7 +211,8 @@ class ModelServer:
         await self._process.wait()
         self._process = None
 
-    def _exit_status(self) -> int | None:
+    def exit_status(self) -> int | None:
+        """Of the process that ended last; None while one runs."""
         return None if self._process is None else self._process.returncode
 
     def _failure(self, what: str) -> ServerError:

@@ -15,10 +15,9 @@ from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from itertools import chain
 
-import torch.distributed as dist
-
 from rods.config import Config
 from rods.errors import RodsError
+from rods.rollout import ranks
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Engine
 from rods.rollout.episode import Rollout, collect
@@ -128,13 +127,13 @@ class Sampler:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _draw(self, tasks: Sequence[Task], step: int, on_progress: Callable[[int, int], None]) -> Draw:
-        rank, ranks = _place()
+        rank, count = ranks.place()
         started = time.perf_counter()
-        mine = tasks[rank::ranks]
+        mine = tasks[rank::count]
         observed = self._collect(mine, step, 0, on_progress)
         # Every rank may spend its part, so that nobody has to know the others' rewards.
         budget = self._config.training.max_resamples
-        draws = self._again(mine, observed, step, budget // ranks + (rank < budget % ranks))
+        draws = self._again(mine, observed, step, budget // count + (rank < budget % count))
         trained = list(observed)
         for place, group in draws:
             trained[place] = group
@@ -192,18 +191,11 @@ def varied(group: Sequence[Rollout]) -> bool:
     return len({rollout.reward for rollout in group}) > 1
 
 
-def _place() -> tuple[int, int]:
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-
-
 def _joined(own: Draw, tasks: int) -> Draw:
     """All ranks' shares, in the order of the step's tasks."""
-    _, ranks = _place()
-    if ranks == 1:
+    shares = ranks.from_all(own)
+    if len(shares) == 1:
         return own
-    draws: list[Draw | None] = [None] * ranks
-    dist.all_gather_object(draws, own)
-    shares = [draw for draw in draws if draw is not None]
     return Draw(
         _dealt([share.observed for share in shares], tasks),
         _dealt([share.trained for share in shares], tasks),

@@ -16,8 +16,6 @@ from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
-import torch
-
 from rods.config import Config
 from rods.curriculum.events import EvaluationDone
 from rods.errors import RodsError
@@ -26,8 +24,7 @@ from rods.rollout.engine import Engine
 from rods.rollout.episode import Rollout
 from rods.simulation.session import Session
 from rods.tasks.model import Task
-from rods.training import figures, machine
-from rods.training.advantage import group_advantages
+from rods.training import figures, machine, objective
 from rods.training.heldout import evaluate
 from rods.training.learner import Learner
 from rods.training.sampling import Sampler, flat
@@ -117,12 +114,15 @@ class Stepper:
             draw = self._sampler.take(tasks, step, on_progress)
         if self._config.rollout.one_step_off and upcoming:
             self._sampler.begin(upcoming, step + 1)
+        else:
+            self._engine.sleep()
         on_phase("update")
         with watch.phase("update"):
-            update = self._update(draw.trained, partial(on_phase, "update"))
+            update = objective.update(self._learner, draw.trained, partial(on_phase, "update"))
         load = machine.figures()
         with watch.phase("rollout"):
             self._sampler.wait(on_progress)
+        self._engine.wake()
         on_phase("sync")
         with watch.phase("sync"):
             gap = self.sync(step, [rollout.token_ids for rollout in flat(draw.observed)[:_PROBES]])
@@ -182,14 +182,3 @@ class Stepper:
         """Abandon rollouts under way and shut the engine down."""
         self._sampler.close()
         self._engine.close()
-
-    def _update(self, groups: list[list[Rollout]], on_progress: Callable[[], None]) -> dict[str, float]:
-        rewards = torch.tensor([[rollout.reward for rollout in group] for group in groups])
-        advantages = group_advantages(rewards, self._config.training.normalize_advantage).flatten().tolist()
-        pairs = zip(chain.from_iterable(groups), advantages, strict=True)
-        trained = [(rollout, advantage) for rollout, advantage in pairs if any(rollout.mask)]
-        if not trained:
-            return {}
-        return self._learner.update(
-            [rollout for rollout, _ in trained], [advantage for _, advantage in trained], on_progress
-        )
