@@ -23,7 +23,7 @@ def main(policy_dir: Path, out: Path, zero_stage: int) -> None:
         policy_dir, replace(TRAINING, learning_rate=1e-4, mini_batches=2, zero_stage=zero_stage)
     )
     try:
-        trained.update(*samples(6))
+        trained.update(*samples(7))
     except BatchError as error:
         (out / f"refused{trained.rank}.txt").write_text(str(error))
     trained.order.manual_seed(0)  # the refused batch has drawn an order

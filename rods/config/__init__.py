@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rods.config.checks import Problem
 from rods.config.curriculum import BoundaryConfig, BufferConfig
 from rods.config.learning import (
+    CriticConfig,
     ModelConfig,
     RewardConfig,
     SimulationConfig,
@@ -43,6 +44,7 @@ __all__ = [
     "ClusterConfig",
     "Config",
     "ConfigError",
+    "CriticConfig",
     "ContainerConfig",
     "EngineServerConfig",
     "ExchangeConfig",

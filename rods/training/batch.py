@@ -1,4 +1,4 @@
-"""From rollouts to tensors: which rollout goes into which mini-batch, rank and micro-batch, and the padding.
+"""From rollouts to tensors: which rollout goes into which mini-batch, rank and micro-batch, laid end to end.
 
 Every rank plans for all ranks from the same lengths, so the plan needs no communication, and a batch that
 the ranks cannot share is refused on all of them before a collective could hang.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Protocol
 
 import torch
@@ -18,6 +18,9 @@ from rods.errors import RodsError
 
 class BatchError(RodsError):
     """Rollouts that cannot be trained on; the message names the rollout or the number."""
+
+
+Credit = float | torch.Tensor  # of a rollout: one number, or one for each of its sampled tokens
 
 
 class Sequenced(Protocol):
@@ -52,14 +55,25 @@ class MiniBatch:
 
 
 @dataclass(frozen=True)
-class Padded:
-    """Sequences padded on the right: `ids` B×L, and `mask` B×L (true at tokens to score, not in column 0)."""
+class Packed:
+    """S sequences end to end, T tokens in all, of which N are to be scored.
+
+    Attributes:
+        ids: T tokens.
+        positions: T positions, each token's place in its own sequence.
+        chosen: N indices into `ids`, never of a sequence's first token.
+        bounds: S+1 positions (int32) where the sequences begin, and T.
+        lengths: of the S sequences.
+    """
 
     ids: torch.Tensor
-    mask: torch.Tensor
+    positions: torch.Tensor
+    chosen: torch.Tensor
+    bounds: torch.Tensor
+    lengths: tuple[int, ...]
 
 
-def check(rollouts: Sequence[Sequenced], advantages: Sequence[float], micro_batch_tokens: int) -> None:
+def check(rollouts: Sequence[Sequenced], advantages: Sequence[Credit], micro_batch_tokens: int) -> None:
     """Refuse rollouts that would train on nonsense.
 
     Raises:
@@ -71,7 +85,7 @@ def check(rollouts: Sequence[Sequenced], advantages: Sequence[float], micro_batc
             f"expected one advantage per rollout and at least one rollout, found {len(rollouts)} rollouts "
             f"and {len(advantages)} advantages; skip a step without rollouts"
         )
-    for index, rollout in enumerate(rollouts):
+    for index, (rollout, advantage) in enumerate(zip(rollouts, advantages, strict=True)):
         length = len(rollout.token_ids)
         if not length == len(rollout.mask) == len(rollout.logprobs) or length < 2:
             raise BatchError(
@@ -81,6 +95,11 @@ def check(rollouts: Sequence[Sequenced], advantages: Sequence[float], micro_batc
         if rollout.mask[0]:
             raise BatchError(
                 f"rollout {index}: the first token is marked as sampled, but nothing precedes it"
+            )
+        if isinstance(advantage, torch.Tensor) and advantage.shape not in ((), (sum(rollout.mask),)):
+            raise BatchError(
+                f"rollout {index}: expected one advantage or one for each of {sum(rollout.mask)} sampled tokens, "
+                f"found a tensor of shape {tuple(advantage.shape)}"
             )
         if length > micro_batch_tokens:
             raise BatchError(
@@ -92,57 +111,85 @@ def check(rollouts: Sequence[Sequenced], advantages: Sequence[float], micro_batc
 def plan(
     lengths: Sequence[int], order: Sequence[int], mini_batches: int, ranks: int, micro_batch_tokens: int
 ) -> list[MiniBatch]:
-    """Divide rollouts into mini-batches, each over ranks, each into micro-batches by padded tokens.
+    """Divide rollouts into mini-batches, each over ranks, each into micro-batches by tokens.
 
     Args:
         lengths: tokens of each rollout.
         order: a permutation of the rollouts; mini-batches are consecutive, nearly equal parts of it.
-        mini_batches: optimizer steps; fewer when there are fewer rollouts.
+        mini_batches: optimizer steps; fewer when there are fewer rollouts a rank.
         ranks: world size.
-        micro_batch_tokens: most padded tokens (rows × longest) of a micro-batch.
+        micro_batch_tokens: most tokens of a micro-batch.
 
     Raises:
-        BatchError: a mini-batch whose rollouts the ranks cannot share equally.
+        BatchError: the ranks cannot share the rollouts equally.
     """
-    parts = min(mini_batches, len(order))
-    bounds = [len(order) * part // parts for part in range(parts + 1)]
+    if len(order) % ranks:
+        raise BatchError(
+            f"{len(order)} rollouts, which {ranks} ranks cannot share equally; make training.group_size a "
+            "multiple of the ranks, or leave rollouts out"
+        )
+    each = len(order) // ranks
+    parts = min(mini_batches, each)
+    bounds = [each * part // parts * ranks for part in range(parts + 1)]
     minis = [order[start:end] for start, end in pairwise(bounds)]
-    for number, mini in enumerate(minis):
-        if len(mini) % ranks:
-            raise BatchError(
-                f"mini-batch {number} of {parts} has {len(mini)} rollouts, which {ranks} ranks cannot share "
-                "equally; make tasks_per_step × group_size / mini_batches a multiple of the ranks, or leave "
-                "rollouts out"
-            )
     return [_over_ranks(mini, lengths, ranks, micro_batch_tokens) for mini in minis]
 
 
 def pack(indices: Sequence[int], lengths: Sequence[int], micro_batch_tokens: int) -> list[Micro]:
-    """Micro-batches of similar length, longest first, each at most `micro_batch_tokens` padded tokens.
+    """Micro-batches of at most `micro_batch_tokens` tokens: longest first, each into the first with room.
 
     A single sequence longer than the budget stands alone.
     """
     micros: list[list[int]] = []
+    room: list[int] = []
     for index in sorted(indices, key=lambda i: (-lengths[i], i)):
-        if micros and (len(micros[-1]) + 1) * lengths[micros[-1][0]] <= micro_batch_tokens:
-            micros[-1].append(index)
-        else:
-            micros.append([index])
+        place = next((place for place, left in enumerate(room) if left >= lengths[index]), len(micros))
+        if place == len(micros):
+            micros.append([])
+            room.append(micro_batch_tokens)
+        micros[place].append(index)
+        room[place] -= lengths[index]
     return [tuple(micro) for micro in micros]
 
 
-def pad(sequences: Sequence[Sequence[int]], masks: Sequence[Sequence[int]], device: torch.device) -> Padded:
-    """Pad on the right with token 0, unmasked. Without sequences: one row of two tokens, nothing masked.
+def lay(sequences: Sequence[Sequence[int]], masks: Sequence[Sequence[int]], device: torch.device) -> Packed:
+    """Lay sequences end to end; tokens whose mask is 1 are to be scored.
 
-    Right padding needs no attention mask under causal attention: no real token sees the padding.
+    Without sequences: one of two tokens, of which none is scored.
     """
-    width = max((len(sequence) for sequence in sequences), default=2)
-    ids = torch.zeros(max(len(sequences), 1), width, dtype=torch.long)
-    mask = torch.zeros_like(ids, dtype=torch.bool)
-    for row, (sequence, marks) in enumerate(zip(sequences, masks, strict=True)):
-        ids[row, : len(sequence)] = torch.tensor(sequence)
-        mask[row, : len(marks)] = torch.tensor(marks, dtype=torch.bool)
-    return Padded(ids.to(device), mask.to(device))
+    if not sequences:
+        sequences, masks = [(0, 0)], [(0, 0)]
+    lengths = tuple(len(sequence) for sequence in sequences)
+    mask = torch.cat([torch.tensor(marks, dtype=torch.bool) for marks in masks])
+    return Packed(
+        ids=torch.cat([torch.tensor(sequence) for sequence in sequences]).to(device),
+        positions=torch.cat([torch.arange(length) for length in lengths]).to(device),
+        chosen=mask.nonzero().squeeze(1).to(device),
+        bounds=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device),
+        lengths=lengths,
+    )
+
+
+def lay_rollouts(rollouts: Sequence[Sequenced], device: torch.device) -> Packed:
+    """Lay rollouts end to end; what the policy sampled is to be scored."""
+    return lay([rollout.token_ids for rollout in rollouts], [rollout.mask for rollout in rollouts], device)
+
+
+def engine_logprobs(rollouts: Sequence[Sequenced], device: torch.device) -> torch.Tensor:
+    """The engine's log-probability of each sampled token, in the order of `lay_rollouts`."""
+    sampled = [
+        torch.tensor(rollout.logprobs)[torch.tensor(rollout.mask, dtype=torch.bool)] for rollout in rollouts
+    ]
+    return torch.cat([*sampled, torch.empty(0)]).to(device)
+
+
+def spread(values: Sequence[Credit], counts: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Values of rollouts with `counts` sampled tokens each, as one fp32 value per sampled token."""
+    parts = [
+        torch.as_tensor(value, dtype=torch.float32).expand(count)
+        for value, count in zip(values, counts, strict=True)
+    ]
+    return torch.cat([*parts, torch.empty(0)]).to(device)
 
 
 def _over_ranks(

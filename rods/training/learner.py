@@ -1,35 +1,43 @@
 """The gradient: a policy inside a DeepSpeed engine that takes rollouts and gives weights.
 
 One `update` is one training step: its rollouts are shuffled into mini-batches (one optimizer step each),
-shared over ranks and cut into micro-batches. All averages are taken over the whole mini-batch, so the result
-does not depend on how it was cut (paper, "Training"; facts on GRPO loops: global token counts).
+shared over ranks and cut into micro-batches of sequences that lie end to end. All averages are taken over the
+whole mini-batch, so the result does not depend on how it was cut (paper, "Training"; facts on GRPO loops:
+global token counts).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.optim.lr_scheduler import LambdaLR
 
 from rods.config import ModelConfig, TrainingConfig
-from rods.errors import RodsError
 from rods.training import batch, distributed, export, policy, state
-from rods.training.batch import Micro, MiniBatch, Padded, Sequenced
+from rods.training.batch import Credit, Micro, MiniBatch, Packed, Sequenced
+from rods.training.critic import Critic
 from rods.training.loss import Tokens, policy_loss, token_weights
 from rods.training.meter import Meter
+from rods.training.optimizer import Optimized, warmup_steps
 
 
-class DivergedError(RodsError):
-    """A loss or gradient that is not finite: continue from a checkpoint."""
+@dataclass
+class _Piece:
+    """A micro-batch of this rank: its N sampled tokens have N advantages, weights and log-probabilities."""
+
+    packed: Packed
+    chunks: int
+    advantages: torch.Tensor
+    weights: torch.Tensor
+    engine: torch.Tensor
+    old: torch.Tensor | None = None  # None: the weights have not moved since, so the forward pass gives it
 
 
 class Learner:
-    """The policy being trained.
+    """The policy being trained, and under PPO its critic.
 
     Under several ranks every rank holds a Learner and calls the same methods with the same arguments; the
     learner takes its share.
@@ -41,8 +49,12 @@ class Learner:
         total_steps: planned calls of `update`, for the warm-up.
         seed: of the order in which rollouts fall into mini-batches.
 
+    Attributes:
+        critic: under `training.algorithm: ppo`, else None.
+        steps: updates so far.
+
     Raises:
-        DistributedError, UnsupportedModelError: see their modules.
+        DistributedError, WeightsMissingError, UnsupportedModelError: see their modules.
     """
 
     def __init__(
@@ -56,22 +68,27 @@ class Learner:
         self.order = torch.Generator().manual_seed(seed)
         self.steps = 0
         self.policy = policy.load(model_dir, model.dtype, training.entropy_coefficient > 0)
-        if self.device.type != "cpu":
-            self.policy.model.gradient_checkpointing_enable({"use_reentrant": False})
+        policy.recompute_activations(self.policy.model, training, self.device)
         self.reference = self._load_reference(model)
-        self.engine = self._start_engine(model, total_steps * training.mini_batches)
+        planned = total_steps * training.mini_batches
+        warmup = warmup_steps(training.warmup_fraction, planned)
+        self._optimized = Optimized(self.policy, training, model.dtype, training.learning_rate, warmup)
+        self.engine = self._optimized.engine
+        self.critic: Critic | None = None
+        if training.algorithm == "ppo":
+            self.critic = Critic(model_dir, model.dtype, training, planned, seed, self.device)
 
     def update(
         self,
         rollouts: Sequence[Sequenced],
-        advantages: Sequence[float],
+        advantages: Sequence[Credit],
         on_progress: Callable[[], None] = lambda: None,
     ) -> dict[str, float]:
-        """Train on one step's rollouts.
+        """Train the policy on one step's rollouts.
 
         Args:
             rollouts: all of the step's, on every rank.
-            advantages: one per rollout.
+            advantages: of each rollout: one number, or a tensor of one per sampled token.
             on_progress: called after every micro-batch.
 
         Returns:
@@ -91,13 +108,14 @@ class Learner:
             self.world_size,
             self.training.micro_batch_tokens,
         )
-        weights = [self._weights(mini, rollouts) for mini in minis]
+        pieces = [self._pieces(mini, rollouts, advantages) for mini in minis]
         # The first mini-batch meets the weights of the step's start anyway: its own forward gives `old`.
-        old: list[list[torch.Tensor | None]] = [[None] * len(minis[0].ranks[self.rank])]
-        old += [self._old_logprobs(mini, rollouts, on_progress) for mini in minis[1:]]
+        for piece in (piece for mini in pieces[1:] for piece in mini):
+            piece.old = self._logprobs(self.engine, piece)
+            on_progress()
         meter = Meter(len(minis))
-        for mini, share, before in zip(minis, weights, old, strict=True):
-            self._optimizer_step(mini, rollouts, advantages, share, before, meter, on_progress)
+        for mini in pieces:
+            self._optimizer_step(mini, meter, on_progress)
         self.steps += 1
         return meter.summary() | {
             "tokens": float(sum(len(rollout.token_ids) for rollout in rollouts)),
@@ -122,8 +140,10 @@ class Learner:
         scores: list[list[float]] = [[] for _ in sequences]
         for micro in batch.pack(range(len(sequences)), lengths, self.training.micro_batch_tokens):
             marks = [[0] + [1] * (lengths[index] - 1) for index in micro]
-            padded = batch.pad([sequences[index] for index in micro], marks, self.device)
-            logprobs = self._logprobs(self.engine, padded, self._chunks(int(padded.mask.sum())))
+            packed = batch.lay([sequences[index] for index in micro], marks, self.device)
+            chunks = self._chunks(len(packed.chosen))
+            with torch.no_grad():
+                logprobs = self.engine(packed, chunks)[0]
             parts = logprobs.cpu().split([lengths[index] - 1 for index in micro])
             for index, part in zip(micro, parts, strict=True):
                 scores[index] = part.tolist()
@@ -152,112 +172,56 @@ class Learner:
         reference = policy.load(self.model_dir, model.dtype, False)
         return reference.requires_grad_(False).eval().to(self.device)
 
-    def _start_engine(self, model: ModelConfig, optimizer_steps: int) -> Any:
-        training = self.training
-        optimizer = torch.optim.AdamW(
-            self.policy.parameters(),
-            lr=training.learning_rate,
-            betas=training.adam_betas,
-            weight_decay=training.weight_decay,
-        )
-        warmup = math.ceil(training.warmup_fraction * optimizer_steps)
-        schedule = LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / (warmup + 1)))
-        engine = distributed.initialize(self.policy, optimizer, schedule, training, model.dtype)
-        self._deepspeed_clips = distributed.reports_norm(training, model.dtype)
-        if not self._deepspeed_clips:
-            optimizer.register_step_pre_hook(self._clip)
-        engine.train()
-        return engine
+    def _pieces(
+        self, mini: MiniBatch, rollouts: Sequence[Sequenced], advantages: Sequence[Credit]
+    ) -> list[_Piece]:
+        """This rank's micro-batches, with each token's share of the average over the whole mini-batch."""
+        counts = [sum(rollout.mask) for rollout in rollouts]
+        shares = token_weights([counts[index] for index in mini.rollouts], self.training.loss_aggregation)
+        weights = dict(zip(mini.rollouts, shares, strict=True))
+        return [
+            self._piece(micro, self._rank_chunks(mini, number, counts), rollouts, advantages, weights)
+            for number, micro in enumerate(mini.ranks[self.rank])
+        ]
 
-    def _clip(self, *_: Any) -> None:
-        """Runs inside the optimizer's step, when gradients are summed over ranks."""
-        self._norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.training.gradient_clip)
-
-    def _optimizer_step(
+    def _piece(
         self,
-        mini: MiniBatch,
+        micro: Micro,
+        chunks: int,
         rollouts: Sequence[Sequenced],
-        advantages: Sequence[float],
+        advantages: Sequence[Credit],
         weights: dict[int, float],
-        old: list[torch.Tensor | None],
-        meter: Meter,
-        on_progress: Callable[[], None],
-    ) -> None:
+    ) -> _Piece:
+        mine = [rollouts[index] for index in micro]
+        counts = [sum(rollout.mask) for rollout in mine]
+        return _Piece(
+            batch.lay_rollouts(mine, self.device),
+            chunks,
+            batch.spread([advantages[index] for index in micro], counts, self.device),
+            batch.spread([weights[index] for index in micro], counts, self.device),
+            batch.engine_logprobs(mine, self.device),
+        )
+
+    def _optimizer_step(self, pieces: list[_Piece], meter: Meter, on_progress: Callable[[], None]) -> None:
         meter.start(self.device)
-        for number, micro in enumerate(mini.ranks[self.rank]):
-            padded, chunks = self._padded(micro, rollouts), self._micro_chunks(mini, number, rollouts)
-            new, entropy = self.engine(padded.ids, padded.mask, chunks)
-            before = old[number]
-            reference = self._logprobs(self.reference, padded, chunks) if self.reference else None
-            tokens = Tokens(
-                self._spread(micro, rollouts, [advantages[index] for index in micro]),
-                self._spread(micro, rollouts, [weights[index] for index in micro]),
-                new.detach() if before is None else before,
-                self._engine_logprobs(micro, rollouts),
-                reference,
-            )
+        for piece in pieces:
+            reference = self._logprobs(self.reference, piece) if self.reference else None
+            new, entropy = self.engine(piece.packed, piece.chunks)
+            old = new.detach() if piece.old is None else piece.old
+            tokens = Tokens(piece.advantages, piece.weights, old, piece.engine, reference)
             loss, terms = policy_loss(new, entropy, tokens, self.training)
-            # DeepSpeed averages gradients over ranks; the weights are shares of a sum.
-            self.engine.backward(loss * self.world_size)
+            self._optimized.backward(loss)
             meter.add(loss.detach(), entropy.detach(), tokens, terms)
             on_progress()
-        self._refuse_divergence("loss", meter.close())
-        rate = self.engine.get_lr()[0]
-        self.engine.step()
-        norm = float(self.engine.get_global_grad_norm() if self._deepspeed_clips else self._norm)
-        self._refuse_divergence("gradient norm", norm)
-        meter.stepped(norm, rate)
-
-    def _refuse_divergence(self, what: str, value: float) -> None:
-        if not math.isfinite(value):
-            raise DivergedError(
-                f"training step {self.steps}: expected a finite {what}, found {value}; the weights are spoilt: "
-                "lower training.learning_rate and resume from the last checkpoint"
-            )
-
-    def _weights(self, mini: MiniBatch, rollouts: Sequence[Sequenced]) -> dict[int, float]:
-        counts = [sum(rollouts[index].mask) for index in mini.rollouts]
-        shares = token_weights(counts, self.training.loss_aggregation)
-        return dict(zip(mini.rollouts, shares, strict=True))
-
-    def _old_logprobs(
-        self, mini: MiniBatch, rollouts: Sequence[Sequenced], on_progress: Callable[[], None]
-    ) -> list[torch.Tensor | None]:
-        old: list[torch.Tensor | None] = []
-        for number, micro in enumerate(mini.ranks[self.rank]):
-            padded, chunks = self._padded(micro, rollouts), self._micro_chunks(mini, number, rollouts)
-            old.append(self._logprobs(self.engine, padded, chunks))
-            on_progress()
-        return old
+        meter.stepped(*self._optimized.step(meter.close()))
 
     @torch.no_grad()
-    def _logprobs(self, module: torch.nn.Module, padded: Padded, chunks: int) -> torch.Tensor:
-        return module(padded.ids, padded.mask, chunks)[0]
+    def _logprobs(self, module: torch.nn.Module, piece: _Piece) -> torch.Tensor:
+        return module(piece.packed, piece.chunks)[0]
 
-    def _padded(self, micro: Micro, rollouts: Sequence[Sequenced]) -> Padded:
-        return batch.pad(
-            [rollouts[index].token_ids for index in micro],
-            [rollouts[index].mask for index in micro],
-            self.device,
-        )
-
-    def _micro_chunks(self, mini: MiniBatch, number: int, rollouts: Sequence[Sequenced]) -> int:
+    def _rank_chunks(self, mini: MiniBatch, number: int, counts: Sequence[int]) -> int:
         """Pieces for the logits of every rank's `number`-th micro-batch: equal, since ZeRO-3 gathers per piece."""
-        return self._chunks(max(sum(sum(rollouts[i].mask) for i in rank[number]) for rank in mini.ranks))
+        return self._chunks(max(sum(counts[index] for index in rank[number]) for rank in mini.ranks))
 
     def _chunks(self, tokens: int) -> int:
         return policy.chunks_for(tokens, self.policy.model.config.vocab_size)
-
-    def _spread(self, micro: Micro, rollouts: Sequence[Sequenced], values: Sequence[float]) -> torch.Tensor:
-        """One value per rollout → one per sampled token."""
-        counts = torch.tensor([sum(rollouts[index].mask) for index in micro], dtype=torch.long)
-        return torch.tensor(values, dtype=torch.float32).repeat_interleave(counts).to(self.device)
-
-    def _engine_logprobs(self, micro: Micro, rollouts: Sequence[Sequenced]) -> torch.Tensor:
-        flat = [
-            logprob
-            for index in micro
-            for logprob, sampled in zip(rollouts[index].logprobs, rollouts[index].mask, strict=True)
-            if sampled
-        ]
-        return torch.tensor(flat, dtype=torch.float32, device=self.device)

@@ -1,7 +1,7 @@
 """The policy as the gradient sees it: token ids in, log-probabilities of chosen tokens out.
 
-Logits are the largest tensors of a step (tokens × vocabulary), so they are computed only where the mask
-asks for them, and in chunks that are recomputed in the backward pass when there are several. Being one
+Logits are the largest tensors of a step (tokens × vocabulary), so they are computed only for sampled
+tokens, and in chunks that are recomputed in the backward pass when there are several. Being one
 module, its forward runs inside DeepSpeed's hooks at every ZeRO stage.
 """
 
@@ -11,19 +11,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from huggingface_hub.constants import HF_HUB_CACHE
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
+from rods.config import TrainingConfig
 from rods.errors import RodsError
+from rods.training import attention
+from rods.training.batch import Packed, lay
 
 CHUNK_LOGITS = 2**27  # logits of one chunk: 0.5 GiB in fp32
 _PROBE_TOLERANCE = 1e-2  # relative; bf16 rounds at 4e-3
 
 
+class WeightsMissingError(RodsError):
+    """A model that is neither in a folder nor in the local cache."""
+
+
 class UnsupportedModelError(RodsError):
-    """A model whose logits are not its output head applied to its last hidden state."""
+    """A model whose log-probabilities are not its output head's on sequences that lie end to end."""
 
 
 class Policy(nn.Module):
@@ -39,23 +47,19 @@ class Policy(nn.Module):
         self.model = model
         self.entropy_gradient = entropy_gradient
 
-    def forward(
-        self, ids: torch.Tensor, mask: torch.Tensor, chunks: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probabilities of the masked tokens given all tokens before them, at temperature 1.
+    def forward(self, packed: Packed, chunks: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities of the chosen tokens given what precedes them in their sequence, at temperature 1.
 
         Args:
-            ids: B×L, padded on the right.
-            mask: B×L booleans with N true, none in column 0.
+            packed: sequences end to end, with N chosen tokens.
             chunks: pieces to compute the logits in; under ZeRO-3 it must be equal on all ranks.
 
         Returns:
-            N log-probabilities and N entropies in nats, in fp32 and row-major order of the mask.
+            N log-probabilities and N entropies in nats, in fp32 and in the order of `packed.chosen`.
         """
-        hidden = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-        chosen = hidden[:, :-1][mask[:, 1:]]
-        targets = ids[:, 1:][mask[:, 1:]]
-        pairs = zip(chosen.tensor_split(chunks), targets.tensor_split(chunks), strict=True)
+        before = hidden_before(self.model.base_model, packed)
+        targets = packed.ids[packed.chosen]
+        pairs = zip(before.tensor_split(chunks), targets.tensor_split(chunks), strict=True)
         if chunks == 1 or not torch.is_grad_enabled():
             scored = [self._score(h, t) for h, t in pairs]
         else:
@@ -86,17 +90,60 @@ def load(path: Path | str, dtype: str, entropy_gradient: bool) -> Policy:
     """Load a policy from a Hugging Face folder (or a name in the local cache).
 
     Args:
-        path: what `from_pretrained` takes.
-        dtype: "float32" or "bfloat16"; stored weights are converted.
+        path: see `load_model`.
+        dtype: see `load_model`.
         entropy_gradient: see `Policy`.
 
     Raises:
-        UnsupportedModelError: the architecture scales or caps its logits.
+        WeightsMissingError, UnsupportedModelError: see `load_model`.
+    """
+    return Policy(load_model(path, dtype), entropy_gradient)
+
+
+def load_model(path: Path | str, dtype: str) -> PreTrainedModel:
+    """A causal language model that takes packed sequences.
+
+    Args:
+        path: what `from_pretrained` takes.
+        dtype: "float32" or "bfloat16"; stored weights are converted.
+
+    Raises:
+        WeightsMissingError: neither a folder with weights nor a model in the local cache.
+        UnsupportedModelError: it scales or caps its logits, or sequences end to end are not kept apart.
     """
     disable_progress_bar()  # it would cut through the run's own progress display
-    model = AutoModelForCausalLM.from_pretrained(str(path), dtype=getattr(torch, dtype))
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            str(path), dtype=getattr(torch, dtype), attn_implementation="sdpa"
+        )
+    except OSError as error:
+        raise WeightsMissingError(
+            f"model.path = {path}: expected a Hugging Face folder with config.json and weights, or the name of a "
+            f"model in the cache ({HF_HUB_CACHE}), found neither. Compute nodes are offline: run "
+            f"`hf download {path}` where there is a network, with the same HF_HOME, or name a folder. "
+            f"transformers says: {str(error).splitlines()[0]}"
+        ) from error
     _probe(model, path)
-    return Policy(model, entropy_gradient)
+    return model
+
+
+def recompute_activations(model: PreTrainedModel, training: TrainingConfig, device: torch.device) -> None:
+    """Keep no activations for the backward pass, where the configuration says so (by default on a GPU)."""
+    wanted = training.gradient_checkpointing
+    if wanted or (wanted is None and device.type != "cpu"):
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+
+
+def hidden_before(base: nn.Module, packed: Packed) -> torch.Tensor:
+    """Last hidden states from which the chosen tokens were predicted: those of the tokens before them, N×H."""
+    hidden = base(
+        input_ids=packed.ids.unsqueeze(0),
+        position_ids=packed.positions.unsqueeze(0),
+        use_cache=False,
+        bounds=packed.bounds,
+        lengths=packed.lengths,
+    ).last_hidden_state[0]
+    return hidden[packed.chosen - 1]
 
 
 def chunks_for(tokens: int, vocabulary: int) -> int:
@@ -106,12 +153,24 @@ def chunks_for(tokens: int, vocabulary: int) -> int:
 
 @torch.no_grad()
 def _probe(model: PreTrainedModel, path: Path | str) -> None:
-    """Compare the shortcut (head on hidden states) with the model's own logits on three tokens."""
-    ids = torch.arange(1, 4).unsqueeze(0)
-    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-    ours, theirs = model.get_output_embeddings()(hidden), model(input_ids=ids, use_cache=False).logits
-    if not torch.allclose(ours, theirs, rtol=_PROBE_TOLERANCE, atol=_PROBE_TOLERANCE):
-        raise UnsupportedModelError(
-            f"model.path = {path}: {type(model).__name__} does more to its logits than its output head does; "
-            "use an architecture such as Qwen2, Qwen3 or Llama"
-        )
+    """Set packed attention, and compare its log-probabilities on two sequences with the model's own."""
+    sequences = ((1, 2, 3), (2, 1))
+    own = [model(torch.tensor([ids]), use_cache=False).logits[0, :-1].float() for ids in sequences]
+    wanted = torch.cat(own).log_softmax(-1)
+    model.set_attn_implementation(attention.PACKED)
+    packed = lay(sequences, [(0, 1, 1), (0, 1)], torch.device("cpu"))
+    try:
+        logits = model.get_output_embeddings()(hidden_before(model.base_model, packed))
+    except (TypeError, ValueError) as error:
+        raise _unsupported(model, path, "takes no sequences end to end") from error
+    found = logits.float().log_softmax(-1)
+    if not torch.allclose(found, wanted, rtol=_PROBE_TOLERANCE, atol=_PROBE_TOLERANCE):
+        raise _unsupported(model, path, "does more to its logits or in its attention than is known here")
+    if "sliding_attention" in (getattr(model.config, "layer_types", None) or ()):
+        raise _unsupported(model, path, "has a sliding window")
+
+
+def _unsupported(model: PreTrainedModel, path: Path | str, why: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"model.path = {path}: {type(model).__name__} {why}; use an architecture such as Qwen2, Qwen3 or Llama"
+    )

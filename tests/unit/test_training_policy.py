@@ -7,19 +7,21 @@ from pathlib import Path
 import pytest
 import random_policy
 import torch
-from transformers import GraniteConfig, GraniteForCausalLM
+from transformers import GraniteConfig, GraniteForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
 from rods.training import policy
-from rods.training.batch import pad
+from rods.training.attention import PACKED
+from rods.training.batch import lay
 from rods.training.policy import Policy, UnsupportedModelError, chunks_for
 
 SEQUENCES = [(5, 9, 200, 31, 7, 7, 100), (44, 8, 2), (17, 250, 3, 3)]
 MASKS = [(0, 1, 0, 0, 1, 1, 1), (0, 0, 1), (0, 1, 0, 1)]
 
 
-def expected(model: torch.nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sequence by sequence, without padding, from full logits."""
+def expected(model: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sequence by sequence, from full logits and transformers' own attention."""
     logprobs, entropies = [], []
+    model.set_attn_implementation("sdpa")
     for sequence, mask in zip(SEQUENCES, MASKS, strict=True):
         table = model(torch.tensor([sequence])).logits[0].float().log_softmax(-1)
         for position in range(1, len(sequence)):
@@ -27,6 +29,7 @@ def expected(model: torch.nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
                 row = table[position - 1]
                 logprobs.append(row[sequence[position]])
                 entropies.append(-(row.exp() * row).sum())
+    model.set_attn_implementation(PACKED)
     return torch.stack(logprobs), torch.stack(entropies)
 
 
@@ -36,25 +39,32 @@ def test_logprobs_entropies_and_gradients(chunks: int) -> None:
     parameters = list(model.parameters())
     wanted = expected(model)
     wanted_gradients = torch.autograd.grad(sum(part.sum() for part in wanted), parameters)
-    padded = pad(SEQUENCES, MASKS, torch.device("cpu"))
-    found = Policy(model, entropy_gradient=True)(padded.ids, padded.mask, chunks)
+    packed = lay(SEQUENCES, MASKS, torch.device("cpu"))
+    found = Policy(model, entropy_gradient=True)(packed, chunks)
     gradients = torch.autograd.grad(sum(part.sum() for part in found), parameters)
     for ours, theirs in zip((*found, *gradients), (*wanted, *wanted_gradients), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+def packed_model() -> Qwen3ForCausalLM:
+    """The random policy with packed attention, as `load_model` sets it."""
+    model = random_policy.model(0)
+    model.set_attn_implementation(PACKED)
+    return model
+
+
 def test_entropy_carries_no_gradient_unless_asked() -> None:
-    padded = pad(SEQUENCES, MASKS, torch.device("cpu"))
-    logprobs, entropy = Policy(random_policy.model(0), entropy_gradient=False)(padded.ids, padded.mask, 1)
+    packed = lay(SEQUENCES, MASKS, torch.device("cpu"))
+    logprobs, entropy = Policy(packed_model(), entropy_gradient=False)(packed, 1)
     assert logprobs.requires_grad
     assert not entropy.requires_grad
 
 
 def test_a_micro_batch_without_tokens_still_reaches_every_weight() -> None:
     # Otherwise a rank that ran out of rollouts would skip collectives that the others wait in.
-    model = random_policy.model(0)
-    padded = pad([], [], torch.device("cpu"))
-    logprobs, _ = Policy(model, entropy_gradient=False)(padded.ids, padded.mask, 1)
+    model = packed_model()
+    packed = lay([], [], torch.device("cpu"))
+    logprobs, _ = Policy(model, entropy_gradient=False)(packed, 1)
     assert logprobs.shape == (0,)
     logprobs.sum().backward()
     for name, parameter in model.named_parameters():
