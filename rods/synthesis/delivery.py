@@ -19,8 +19,13 @@ class Delivery:
     claim: Claim
     endings: dict[str, Ending] = field(default_factory=dict)
 
+    @property
+    def ended(self) -> bool:
+        """Whether each of its seeds has an ending."""
+        return len(self.endings) == len(self.claim.messages)
+
     def end(self, key: str, ending: Ending) -> None:
         """Say what becomes of one seed. Raises LeaseLostError when it is the last one and fenced off."""
         self.endings[key] = ending
-        if len(self.endings) == len(self.claim.messages):
+        if self.ended:
             self.claim.settle(self.endings)

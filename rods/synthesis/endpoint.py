@@ -162,7 +162,7 @@ class Endpoint:
 
     async def _request(self, body: dict[str, Any], account: Account) -> str:
         began = time.monotonic()
-        account.requests += 1
+        account.sent()
         try:
             async with asyncio.timeout(self._patience.deadline_s):
                 # Not `chat.completions.create`: it walks through every schema to rename fields that ours are called by.

@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rods.config import SynthesisConfig
 from rods.synthesis import adversary, critique, executor, filters, grounding, planner
+from rods.synthesis.accounting import Bill, billed
 from rods.synthesis.agents import Backend
 from rods.synthesis.context import Context, Draft, salt_of
 from rods.synthesis.errors import FuncSampleFailure, Route, SynthesisError
@@ -33,12 +35,14 @@ class Outcome:
         attempts: attempts made for all of them.
         failures: every failed attempt, in order.
         reason: "" when something was accepted, else the last failure in words.
+        bill: what it cost; equal outcomes may cost differently (faults, cached answers).
     """
 
     tasks: tuple[Task, ...]
     attempts: int
     failures: tuple[SynthesisError, ...]
     reason: str
+    bill: Bill = field(default_factory=Bill, compare=False)
 
     @property
     def errors(self) -> dict[str, int]:
@@ -86,16 +90,13 @@ class Pipeline:
         seed = read_seed(task)
         accepted: list[Task] = []
         failures: list[SynthesisError] = []
-        attempts = 0
-        for index in range(self._config.variants_per_seed):
-            variant, failed = await self._variant(seed, key, index, (task, *accepted))
-            failures += failed
-            attempts += len(failed)
-            if variant is not None:
-                attempts += 1
-                accepted.append(variant)
+        with billed() as bill:
+            for index in range(self._config.variants_per_seed):
+                variant, failed = await self._variant(seed, key, index, (task, *accepted))
+                failures += failed
+                accepted += [variant] if variant is not None else []
         reason = "" if accepted else str(failures[-1])
-        return Outcome(tuple(accepted), attempts, tuple(failures), reason)
+        return Outcome(tuple(accepted), len(failures) + len(accepted), tuple(failures), reason, bill)
 
     async def _variant(
         self, seed: Seed, key: str, index: int, known: Sequence[Task]
@@ -111,13 +112,17 @@ class Pipeline:
             state = memory.state
             try:
                 told = () if self._config.retry == "blind" else memory.history
-                outline = await planner.plan(context, state, told, memory.blocklist)
+                with self._stage("plan"):
+                    outline = await planner.plan(context, state, told, memory.blocklist)
                 state = outline.initial_state
-                draft = await self._executed(context, outline, memory.blocklist, known)
-                task = await _finished(context, draft, key)
-                apart = filters.check(context, task)
+                with self._stage("execute"):
+                    draft = await self._executed(context, outline, memory.blocklist, known)
+                task = await self._finished(context, draft, key)
+                with self._stage("check"):
+                    apart = filters.check(context, task)
             except SynthesisError as failure:
-                memory = await _learn(context, memory, state, failure)
+                with self._stage("repair"):
+                    memory = await _learn(context, memory, state, failure)
             else:
                 return _with_provenance(task, context, memory, key, apart), memory.history
         return None, memory.history
@@ -135,28 +140,34 @@ class Pipeline:
         filters.check_executed(context, draft, self._known, known)
         return draft
 
+    async def _finished(self, context: Context, draft: Draft, key: str) -> Task:
+        """Stages 3 to 5 on executed turns.
 
-async def _finished(context: Context, draft: Draft, key: str) -> Task:
-    """Stages 3 to 5 on executed turns.
+        Raises:
+            SynthesisError: where it went wrong.
+        """
+        with self._stage("ground"):
+            draft = await grounding.ground(context, draft)
+        with self._stage("critique"):
+            draft = await critique.critique(context, draft)
+        with self._stage("challenge"):
+            dialogue, withheld = await adversary.challenge(context, draft)
+        seed = context.seed.task
+        return Task(
+            id=variant_id(seed, key, context.salt),
+            type=seed.type,
+            classes=seed.classes,
+            initial_state=draft.initial_state,
+            turns=dialogue,
+            withheld=withheld,
+            origin=Origin.VARIANT,
+            seed_id=seed.seed_id,
+            kind=seed.kind,
+            provenance={"narrative": draft.narrative, "judge": draft.judgement},
+        )
 
-    Raises:
-        SynthesisError: where it went wrong.
-    """
-    draft = await critique.critique(context, await grounding.ground(context, draft))
-    dialogue, withheld = await adversary.challenge(context, draft)
-    seed = context.seed.task
-    return Task(
-        id=variant_id(seed, key, context.salt),
-        type=seed.type,
-        classes=seed.classes,
-        initial_state=draft.initial_state,
-        turns=dialogue,
-        withheld=withheld,
-        origin=Origin.VARIANT,
-        seed_id=seed.seed_id,
-        kind=seed.kind,
-        provenance={"narrative": draft.narrative, "judge": draft.judgement},
-    )
+    def _stage(self, name: str) -> AbstractContextManager[None]:
+        return self._backend.accounts.stage(name)
 
 
 async def _learn(

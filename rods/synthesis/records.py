@@ -12,7 +12,7 @@ from typing import Any
 from rods.exchange.journal import JournalWriter
 from rods.exchange.metrics import MetricsWriter, read_metrics
 from rods.exchange.rundir import RunDir
-from rods.synthesis.accounting import Accounts
+from rods.synthesis.accounting import Costs
 from rods.synthesis.errors import FAILURES
 from rods.synthesis.pipeline import Outcome
 
@@ -28,17 +28,14 @@ class Records:
         run: the run directory.
         writer: the name that this daemon writes under (`replica`).
         attempt: number of this (re)start.
-        accounts: of the backend; a metrics line holds those of this process by agent, and the sums over all
-            attempts.
     """
 
-    def __init__(self, run: RunDir, writer: str, attempt: int, accounts: Accounts) -> None:
+    def __init__(self, run: RunDir, writer: str, attempt: int) -> None:
         path = run.metrics / f"{writer}.jsonl"
         before: Mapping[str, Any] = next(reversed(read_metrics(path)), {})
         self.counters: Counter[str] = Counter({name: before.get(name, 0) for name in _COUNTERS})
         self.errors: Counter[str] = Counter(before.get("errors", {}))
         self._started = time.monotonic() - float(before.get("seconds", 0))
-        self._accounts = accounts
         self._spent_before = {name: int(before.get(name, 0)) for name in _SPENT}
         self._metrics = MetricsWriter(path)
         self._journal = JournalWriter(run.journal_file(writer, attempt))
@@ -48,32 +45,36 @@ class Records:
         self.counters["claimed"] += 1
         self._journal.append({"name": "seed_claimed", "key": key, "delivery": delivery})
 
-    def finished(self, key: str, outcome: Outcome) -> None:
+    def finished(self, key: str, outcome: Outcome, costs: Costs) -> None:
         """The pipeline came to an end with a seed.
 
         Args:
             key: the seed's.
             outcome: what became of it.
+            costs: of this process so far, for the metrics line, which sums them up over all attempts.
         """
         for index, failure in enumerate(outcome.failures):
             self._journal.append({"name": "attempt_failed", "key": key, "index": index, **failure.to_json()})
+        # Of the whole seed: its failed attempts are what its variants cost too.
+        cost = {name: getattr(outcome.bill, name) for name in _SPENT.values()}
         for task in outcome.tasks:
             content = {"task_id": task.id, "content_id": task.content_id(), "seed_id": task.seed_id}
-            self._journal.append({"name": "variant_published", "key": key, **content})
+            self._journal.append({"name": "variant_published", "key": key, **content, "cost": cost})
         if not outcome.tasks:
-            self._journal.append({"name": "seed_dropped", "key": key, "reason": outcome.reason})
+            dropped = {"name": "seed_dropped", "key": key, "reason": outcome.reason}
+            self._journal.append({**dropped, "cost": cost})
         self.counters["accepted"] += len(outcome.tasks)
         self.counters["dropped"] += not outcome.tasks
         self.counters["attempts"] += outcome.attempts
         self.errors.update(outcome.errors)
-        self._write()
+        self._write(costs)
 
-    def quarantined(self, key: str, reason: str) -> None:
+    def quarantined(self, key: str, reason: str, costs: Costs) -> None:
         """A seed that cannot be worked on was set aside; it counts as dropped too."""
         self._journal.append({"name": "seed_quarantined", "key": key, "reason": reason})
         self.counters["quarantined"] += 1
         self.counters["dropped"] += 1
-        self._write()
+        self._write(costs)
 
     def handed_back(self, key: str) -> None:
         """A claim went back to the queue, because the role stops."""
@@ -84,16 +85,15 @@ class Records:
         self._metrics.close()
         self._journal.close()
 
-    def _write(self) -> None:
-        spent = {
-            name: self._spent_before[name] + self._accounts.total(counter) for name, counter in _SPENT.items()
-        }
+    def _write(self, costs: Costs) -> None:
+        spent = {name: self._spent_before[name] + costs.total(counter) for name, counter in _SPENT.items()}
         self.counters["llm_calls"] = spent["llm_calls"]
         counts = {name: self.counters[name] for name in _COUNTERS}
         errors = {kind: self.errors[kind] for kind in FAILURES}
         seconds = round(time.monotonic() - self._started, 3)
         line = {"time": time.time(), **counts, **spent, "seconds": seconds, "errors": errors}
-        self._metrics.write({**line, **self._rates(spent), "agents": self._accounts.to_json()})
+        made_by = {"agents": costs.agents, "stages": costs.stages}
+        self._metrics.write({**line, **self._rates(spent), **made_by})
 
     def _rates(self, spent: Mapping[str, int]) -> dict[str, float | None]:
         """Acceptance by seed, and what an accepted variant cost; None before there is one."""

@@ -17,6 +17,7 @@ from rods import tasks
 from rods.config import SynthesisConfig, TasksConfig
 from rods.simulation.session import open_world
 from rods.synthesis import filters
+from rods.synthesis.accounting import Accounts
 from rods.synthesis.agents import Arguments, Judgement, Patch, Query, RefineClass, StatePatch
 from rods.synthesis.pipeline import Outcome, Pipeline
 from rods.synthesis.scripted import build
@@ -337,6 +338,7 @@ class _WithoutRule:
     """The scripted backend asked under names that it does not know."""
 
     provenance: Mapping[str, Any] = MappingProxyType({})
+    accounts = Accounts()
     llm_calls = 0
 
     async def ask(self, agent: str, inputs: Any, output: Any, rng_seed: int) -> Any:
