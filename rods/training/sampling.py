@@ -22,6 +22,7 @@ from rods.rollout.chat import Chat
 from rods.rollout.engine import Engine
 from rods.rollout.episode import Rollout, collect
 from rods.tasks.model import Task
+from rods.training.objective import has_signal
 
 Group = list[Rollout]
 
@@ -44,7 +45,7 @@ class Draw:
 
     Attributes:
         observed: one group per task as first drawn: what the curriculum is told.
-        trained: what the learner is given: groups drawn again stand in the place of those without variance.
+        trained: what the learner is given: groups drawn again stand in the place of those without signal.
         drawn_again: groups that were drawn beyond the first of each task.
         generated: tokens sampled in all draws, those that nothing came of included.
         version: of the weights that sampled them.
@@ -145,15 +146,18 @@ class Sampler:
     def _again(
         self, tasks: Sequence[Task], groups: Sequence[Group], step: int, left: int
     ) -> list[tuple[int, Group]]:
-        """Draw groups without variance again, round after round, at most `left` in all: (place, group) each."""
+        """Draw groups without signal again, round after round, at most `left` in all: (place, group) each."""
         draws: list[tuple[int, Group]] = []
-        places = [place for place, group in enumerate(groups) if not varied(group)]
+        training = self._config.training
+        places = [place for place, group in enumerate(groups) if not has_signal(group, training)]
         attempt = 0
         while chosen := places[: left - len(draws)]:
             attempt += 1
             fresh = self._collect([tasks[place] for place in chosen], step, attempt, lambda done, total: None)
             draws += zip(chosen, fresh, strict=True)
-            places = [place for place, group in zip(chosen, fresh, strict=True) if not varied(group)]
+            places = [
+                place for place, group in zip(chosen, fresh, strict=True) if not has_signal(group, training)
+            ]
         return draws
 
     def _collect(

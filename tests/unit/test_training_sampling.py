@@ -91,6 +91,8 @@ class CountingLearner:
     """Remembers what it was given."""
 
     rank = 0
+    training = TrainingConfig()
+    critic = None
 
     def __init__(self, wrong: float = 0.0, during: Callable[[], None] = lambda: None) -> None:
         self.given: list[list[Any]] = []
@@ -98,7 +100,7 @@ class CountingLearner:
         self._during = during
 
     def update(
-        self, rollouts: Sequence[Any], advantages: Sequence[float], on_progress: Any
+        self, rollouts: Sequence[Any], advantages: Sequence[torch.Tensor], on_progress: Any
     ) -> dict[str, float]:
         self._during()
         self.given.append(list(rollouts))
