@@ -55,6 +55,7 @@ class Shuffled(ScriptedBackend):
     """Answers that take their time, differently for each seed of this class."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self._rng = random.Random(seed)
 
     async def ask(self, *args: Any) -> Any:
