@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,8 +24,8 @@ ROLES = Registry("role", {"train": "rods.roles.train:main", "synthesis": "rods.r
 
 @dataclass(frozen=True)
 class Ended:
-    """How a role's work ended: 0, 75 (EX_TEMPFAIL: a trainer stopped before its end, with a checkpoint written),
-    or 1 with what it said of it.
+    """How a role's work ended: 0, 75 (EX_TEMPFAIL: a trainer stopped before its end, with a checkpoint written
+    unless the disk is full), or 1 with what it said of it.
     """
 
     status: int
@@ -57,7 +58,7 @@ def _run(run: RunDir, role: str, attempt: int) -> int:
         role, lambda: stop.is_requested(run, attempt), partial(heartbeat.beat, attempt=attempt)
     )
     with pressure.using(pause):
-        status = int(main(str(run.path), attempt))
+        status = _work(main, run, role, attempt)
         if status == 0 and role == TRAIN:
             Fence(run, attempt).check()
             # Nobody supervises a Slurm job: this is what ends the synthesis there.
@@ -65,3 +66,14 @@ def _run(run: RunDir, role: str, attempt: int) -> int:
     if status in (0, os.EX_TEMPFAIL):
         heartbeat.finish(attempt=attempt)
     return status
+
+
+def _work(main: Callable[[str, int], int], run: RunDir, role: str, attempt: int) -> int:
+    """The role's own exit status. One that was asked to stop while it waited for space has obeyed, not failed."""
+    try:
+        return int(main(str(run.path), attempt))
+    except OSError as error:
+        if error.errno not in pressure.FULL or not stop.is_requested(run, attempt):
+            raise
+        pressure.say(f"{role}: stopped while it waited for space; what was written before is whole. {error}")
+        return os.EX_TEMPFAIL if role == TRAIN else 0

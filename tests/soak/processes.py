@@ -23,7 +23,7 @@ from rods.config import Config, from_mapping
 from rods.errors import RodsError
 from rods.exchange.rundir import RunDir
 from rods.registry import Registry
-from rods.roles import entry, launching, supervisor
+from rods.roles import entry, launching, perform, supervisor
 
 SUPERVISOR, TRAIN, SYNTHESIS = "supervisor", "train", "synthesis"
 VICTIMS = (SUPERVISOR, TRAIN, SYNTHESIS)
@@ -120,7 +120,7 @@ def become(log: Path, parent: int) -> None:
     for descriptor, suffix in ((1, ".out"), (2, ".err")):
         target = os.open(log.with_suffix(suffix), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
         os.dup2(target, descriptor)
-    entry.ROLES = Registry("role", _ROLES)
+    perform.ROLES = Registry("role", _ROLES)
 
 
 def leave(action: Callable[[], int]) -> None:
