@@ -70,6 +70,29 @@ def test_a_batch_that_was_being_taken_apart_is_finished(run: RunDir, monkeypatch
     assert "b2" in run.queue("seeds").keys("ready")
 
 
+def test_a_batch_that_was_taken_apart_and_then_forgotten_is_moved_away(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash between the last part's move and the batch's removal: every message is in its place."""
+    batch(["b1", "b2"], run)
+    with monkeypatch.context() as crash:
+        crash.setattr(settlement, "_remove", lambda path: None)
+        claim = next(c for c in run.queue("seeds").claim_many("w", 99) if len(c.messages) == 2)
+        claim.settle({"b1": DONE, "b2": HANDED_BACK})
+    run.queue("seeds").hand_back("w")
+    (left,) = (run.path / "queues" / "seeds" / "tmp").iterdir()
+    before = run.queue("seeds").counts()
+    assert codes(fsck(run)) == ["split-forgotten"]
+    report = fsck(run, repair=True)
+    assert codes(report) == []
+    assert [left.name in repair for repair in report.repairs] == [True]
+    assert not left.exists()
+    assert list((run.path / "lost+found").rglob(left.name))
+    assert run.queue("seeds").counts() == before
+    assert "b1" in run.queue("seeds").keys("done")
+    assert "b2" in run.queue("seeds").keys("ready")
+
+
 def test_parts_of_a_batch_that_was_never_taken_apart_are_moved_away(run: RunDir) -> None:
     part = run.path / "queues" / "seeds" / "tmp" / str(PartName(names.token(), "done", names.stored("b1")))
     part.write_text("{}")
