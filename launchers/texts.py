@@ -36,6 +36,13 @@ done
 export RODS_ATTEMPT RODS_LOGS
 """.strip()
 
+# A daemon that was killed (out of memory) could not have its job put back.
+_AFTER_A_KILL = r"""
+status=$?
+[ "$status" = 0 ] || [ -e "$RODS_LOGS/outcome.json" ] || [ "$RODS_REQUEUE" = 0 ] || scontrol requeue "$SLURM_JOB_ID"
+exit "$status"
+""".strip()
+
 
 def file_name(batch: Batch) -> str:
     """Name of the job's batch file in its attempt's folder."""
@@ -69,6 +76,7 @@ def batch_text(batch: Batch, config: Config, run_dir: Path, attempt: int, *, aga
         'export PYTHONPATH="$RODS_RUN_DIR/code" PYTHONSAFEPATH=1',
         "srun --unbuffered \\",
         f"  {_steps(batch, config.cluster, run_dir)}",
+        *([_AFTER_A_KILL] if batch.series else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -134,7 +142,8 @@ def _step(
 def _task(batch: Batch, roles: tuple[Resources, ...]) -> str:
     """What each task does before it becomes its role: it learns from its node which one, and opens its logs.
 
-    The node's number counts over all components; srun's own log names (%j, %t) count within one.
+    The node's number counts over all components; srun's own log names (%j, %t) count within one. A signal that comes
+    before the role can take it would end it, and Slurm would not take up again what ended so.
     """
     first, choices = 0, []
     for role in batch.roles:
@@ -145,7 +154,7 @@ def _task(batch: Batch, roles: tuple[Resources, ...]) -> str:
         if role in roles:
             choices.append((f'[ "$SLURM_NODEID" -lt {first} ]', setting))
     return (
-        f"{_choose(choices)}; "
+        f'trap "" TERM USR2; {_choose(choices)}; '
         'log="$RODS_LOGS/$RODS_ROLE"; [ "$RODS_REPLICA" = 0 ] || log="$log-$RODS_REPLICA"; '
         'exec "$@" >>"$log.out" 2>>"$log.err"'
     )

@@ -48,6 +48,8 @@ class Apart:
 
     def run(self) -> int:
         """Work; put the job back where it must, record how the start ended; returns the exit status."""
+        if self._crashes() >= self._limit:
+            return self._conclude(self._too_often(self._crashes(), "it was killed, or its node was lost"))
         listener = slurm_role.listen(self._run, self._attempt, self._task, self._act)
         watch = Watch(self._run.whole, self._patience_s, self._leave)
         watch.start()
@@ -88,20 +90,27 @@ class Apart:
 
     def _after_crash(self, error: str) -> Outcome:
         """Slurm waits a while before it starts a requeued job again: that is the back-off."""
-        numbers = range(self._attempt - 1, 0, -1)
-        crashes = 1 + sum(1 for _ in takewhile(self._crashed, numbers))
+        crashes = 1 + self._crashes()
         if crashes >= self._limit:
-            return Outcome(
-                Status.failed,
-                f"the role {self._role} failed {crashes} times in a row (launch.max_stalled_attempts = "
-                f"{self._limit}), the last time: {error}",
-            )
+            return self._too_often(crashes, error)
         ending = self._put_back(f"{_CRASHED}: {error}")
         return ending if ending.status is Status.requeued else Outcome(Status.failed, ending.sentence)
 
+    def _too_often(self, crashes: int, error: str) -> Outcome:
+        return Outcome(
+            Status.failed,
+            f"the role {self._role} failed {crashes} times in a row (launch.max_stalled_attempts = "
+            f"{self._limit}), the last time: {error}",
+        )
+
+    def _crashes(self) -> int:
+        """So many starts in a row before this one crashed."""
+        return sum(1 for _ in takewhile(self._crashed, range(self._attempt - 1, 0, -1)))
+
     def _crashed(self, attempt: int) -> bool:
+        """One that was killed said nothing; its batch script has put the job back."""
         before = outcome.read(self._run, attempt)
-        return before is not None and before.sentence.startswith(_CRASHED)
+        return before is None or before.sentence.startswith(_CRASHED)
 
     def _wait_for_trainer(self, absence: Absence) -> Outcome:
         ending = self._put_back(absence.reason) if absence.awaited else self._stopped(absence.reason)

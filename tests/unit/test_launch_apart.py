@@ -198,6 +198,21 @@ def test_crashes_are_counted_anew_after_a_start_that_worked(
         assert start(main) == 0
 
 
+def test_starts_that_were_killed_count_as_crashes(
+    run: RunDir, slurm: Slurm, start: Callable[[Main], int]
+) -> None:
+    def killed(_run_dir: str, _attempt: int) -> int:
+        raise SystemExit(137)  # what comes after it in the process does not come
+
+    for _ in range(LIMIT):
+        with pytest.raises(SystemExit):
+            start(killed)
+    worked = []
+    assert start(lambda _run_dir, attempt: worked.append(attempt) or 0) == 1
+    assert not worked
+    assert f"failed {LIMIT} times in a row" in ended(run)[1]
+
+
 def test_a_bug_is_raised_and_puts_it_back_too(
     run: RunDir, slurm: Slurm, start: Callable[[Main], int]
 ) -> None:
