@@ -62,7 +62,10 @@ class Draw:
 
 @dataclass(frozen=True)
 class _Ahead:
+    """Rollouts that were begun: for which step and tasks."""
+
     step: int
+    tasks: tuple[str, ...]
     future: Future[Draw]
 
 
@@ -85,7 +88,7 @@ class Sampler:
         self._abandoned = threading.Event()
 
     def take(self, tasks: Sequence[Task], step: int, on_progress: Callable[[int, int], None]) -> Draw:
-        """The rollouts of `step`: those that were begun for it, else drawn now. Collective.
+        """The rollouts of `step`: those that were begun for it and its tasks, else drawn now. Collective.
 
         Args:
             tasks: the step's, on every rank.
@@ -95,10 +98,10 @@ class Sampler:
         Raises:
             StalePolicyError: the weights that sampled them are too old.
         """
-        if self._ahead is not None and self._ahead.step == step:
-            self.wait(on_progress)
-            draw = self._ahead.future.result()
-            self._ahead = None
+        self.wait(on_progress)
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and (ahead.step, ahead.tasks) == (step, _ids(tasks)):
+            draw = ahead.future.result()
         else:
             self._refuse_stale(self._engine.version, step)
             draw = self._draw(tasks, step, on_progress)
@@ -112,7 +115,7 @@ class Sampler:
         """
         self._refuse_stale(self._engine.version, step)
         self._progress = (0, 0)
-        self._ahead = _Ahead(step, self._thread.submit(self._draw, tasks, step, self._note))
+        self._ahead = _Ahead(step, _ids(tasks), self._thread.submit(self._draw, tasks, step, self._note))
 
     def wait(self, on_progress: Callable[[int, int], None]) -> None:
         """Until the engine is idle; a failure of what was begun is raised."""
@@ -188,6 +191,10 @@ class Sampler:
                 f"step {step} must train on rollouts of the weights after step {step - 1}, or at most {most} older; "
                 f"the engine holds those after step {version}: the weight sync of a step before was left out"
             )
+
+
+def _ids(tasks: Sequence[Task]) -> tuple[str, ...]:
+    return tuple(task.id for task in tasks)
 
 
 def varied(group: Sequence[Rollout]) -> bool:

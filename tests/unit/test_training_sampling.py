@@ -212,6 +212,21 @@ def test_the_same_rollouts_whether_drawn_ahead_or_not() -> None:
     assert drawn[0] == drawn[1]
 
 
+@pytest.mark.parametrize(("step", "name", "asked"), [(1, "x", 2), (2, "x", 4), (1, "y", 4)])
+def test_what_was_begun_for_another_step_or_other_tasks_is_thrown_away(
+    step: int, name: str, asked: int
+) -> None:
+    engine = SeededEngine(lambda seed: False)
+    sampler = Sampler(config(ahead=True), engine, CHAT)
+    sampler.begin([task("x")], 1)
+    sampler.wait(silent)
+    engine.version = step - 1
+    draw = sampler.take([task(name)], step, silent)
+    assert [rollout.task_id for rollout in draw.observed[0]] == [name] * 2
+    assert (draw.version, len(engine.asked)) == (step - 1, asked)
+    sampler.close()
+
+
 def test_a_failure_of_what_was_drawn_ahead_ends_the_step() -> None:
     engine = SeededEngine(lambda seed: 1 // 0 > 0)
     sampler = Sampler(config(ahead=True), engine, CHAT)
