@@ -209,6 +209,7 @@ class Down(ScriptedBackend):
     """A server that is away for its first `answers` questions, or for one seed only."""
 
     def __init__(self, answers: int = 0, seed: str = "") -> None:
+        super().__init__()
         self._left, self._seed = answers, seed
 
     async def ask(self, agent: str, inputs: Any, *rest: Any) -> Any:
