@@ -82,6 +82,7 @@ class JobInfo:
             several that are over, one that went wrong.
         source: who answered: "squeue", "sacct", or "" for nobody.
         trouble: why nobody did; "" otherwise.
+        gone: nobody said what became of it, but squeue answered, and it is not in the queue any more.
         components: newest start of each, in order.
     """
 
@@ -89,6 +90,7 @@ class JobInfo:
     row: Row
     source: str = ""
     trouble: str = ""
+    gone: bool = False
     components: tuple[Record, ...] = ()
 
 
@@ -154,7 +156,7 @@ class Scheduler:
         trouble = "; ".join(part for part in (no_queue, no_books) if part)
         found = {job: _fold(job, "squeue", records) for job, records in queued.items()}
         found |= {job: _fold(job, "sacct", records) for job, records in booked.items()}
-        lost = {job: _unanswered(job, trouble) for job in gone if job not in booked}
+        lost = {job: _unanswered(job, trouble, not no_queue) for job in gone if job not in booked}
         return found | lost
 
     def _records(
@@ -248,8 +250,9 @@ def _in_order(job_id: str) -> tuple[int, str]:
     return (len(job_id), job_id)
 
 
-def _unanswered(job_id: str, trouble: str) -> JobInfo:
-    return JobInfo(job_id, lookup(""), trouble=trouble or "neither squeue nor sacct knows this job")
+def _unanswered(job_id: str, trouble: str, gone: bool) -> JobInfo:
+    told = trouble or "neither squeue nor sacct knows this job"
+    return JobInfo(job_id, lookup(""), trouble=told, gone=gone)
 
 
 def _number(text: str) -> float | None:

@@ -15,6 +15,7 @@ import typer
 import yaml
 
 from rods.commands import (
+    cancel,
     clean,
     cost,
     doctor,
@@ -23,6 +24,7 @@ from rods.commands import (
     logs,
     ls,
     report,
+    scale,
     status,
     synthesize,
     tasks,
@@ -43,6 +45,8 @@ for _command in (
     ls.ls,
     status.status,
     logs.logs,
+    cancel.cancel,
+    scale.scale,
     cost.cost,
     report.report,
     variants.variants,

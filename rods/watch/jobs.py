@@ -45,6 +45,7 @@ class JobState:
         sentence, advice: of its state, for a person.
         returns: Slurm takes it up again by itself.
         trouble: why Slurm's answer is missing; "" when it answered.
+        gone: it is not in the queue any more, and nobody said what became of it.
     """
 
     job_id: str
@@ -58,6 +59,7 @@ class JobState:
     sentence: str
     advice: str
     trouble: str
+    gone: bool
     parts: tuple[Part, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -93,6 +95,7 @@ def _state(job: SubmittedJob, info: JobInfo) -> JobState:
         sentence=_sentence(info.row, info.components),
         advice=info.row.advice,
         trouble=info.trouble,
+        gone=info.gone,
         parts=tuple(_part(job, record) for record in info.components),
     )
 

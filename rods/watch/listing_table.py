@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rods.watch.listing import Line
-from rods.watch.render import STYLES, duration
+from rods.watch.render import STYLES, duration, hours
 
 _WIDE = 100  # columns; below, what can be asked of `rods status` is left out
 
@@ -31,10 +31,10 @@ def table(lines: Sequence[Line], width: int) -> Table:
 def _cells(line: Line, wide: bool) -> list[Text | str]:
     step = "–" if line.step is None else f"{line.step}/{line.steps_total or '?'}"
     reward = "–" if line.reward is None else f"{line.reward:.3f}"
-    hours = "–" if line.gpu_hours is None else f"{line.gpu_hours:.1f}"
+    spent = "–" if line.gpu_hours is None else hours(line.gpu_hours)
     jobs = [" ".join(line.jobs) or "–"] if wide else []
     state = Text(line.status, style=STYLES.get(line.status, "white"))
-    return [line.name, state, str(line.attempt), step, reward, _age(line.age_s), *jobs, hours]
+    return [line.name, state, str(line.attempt), step, reward, _age(line.age_s), *jobs, spent]
 
 
 def _age(seconds: float | None) -> str:

@@ -76,10 +76,15 @@ def panel(state: RunState, cost: Cost | None = None, width: int = WIDTH) -> Rend
 
 def spent(cost: Cost) -> str:
     """GPU-hours so far in one line."""
-    roles = ", ".join(f"{role} {part.used:.1f}" for role, part in cost.roles.items())
+    roles = ", ".join(f"{role} {hours(part.used)}" for role, part in cost.roles.items())
     lost = cost.total("wasted")
-    text = f"{cost.total('used'):.1f} GPU-hours ({roles})" if cost.total("planned") else "no GPUs"
-    return text + (f", {lost:.1f} lost to restarts" if lost >= 0.05 else "")
+    text = f"{hours(cost.total('used'))} GPU-hours ({roles})" if cost.total("planned") else "no GPUs"
+    return text + (f", {hours(lost)} lost to restarts" if lost >= 0.005 else "")
+
+
+def hours(value: float) -> str:
+    """Hours with two digits behind the point below ten, else none."""
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
 
 
 def _rows(state: RunState) -> list[tuple[str, str]]:

@@ -59,6 +59,11 @@ def _by_signs_of_life(run: RunDir, beats: Mapping[str, Beat], job: JobState | No
     """Running, unless everybody who would write an outcome is gone."""
     if _alive(run, beats):
         return "running", ""
+    if job is not None and job.gone:
+        return (
+            "stopped",
+            f"job {job.job_id} has left the queue ({job.trouble}); to go on: rods resume {run.path}",
+        )
     if job is not None:
         return "waiting", f"no role gives a sign of life; job {job.job_id}: {job.trouble or job.sentence}"
     if run.last_attempt() == 0:

@@ -31,7 +31,7 @@ def test_all_jobs_are_one_question_to_each_command_that_is_needed() -> None:
         "999": "UNKNOWN",
     }
     assert jobs["999"].row.phase is Phase.unknown
-    assert jobs["999"].trouble == "neither squeue nor sacct knows this job"
+    assert (jobs["999"].trouble, jobs["999"].gone) == ("neither squeue nor sacct knows this job", True)
 
 
 def test_components_of_a_heterogeneous_job_are_folded_and_listed() -> None:
@@ -59,7 +59,7 @@ def test_what_squeue_no_longer_knows_is_asked_of_accounting() -> None:
 def test_without_a_queue_accounting_answers_and_without_both_the_trouble_is_told() -> None:
     assert Scheduler(FakeSlurm(squeue=None)).query(["4"])["4"].row.word == "COMPLETED"
     info = Scheduler(FakeSlurm(None, None)).query(["4"])["4"]
-    assert (info.row.phase, info.source) == (Phase.unknown, "")
+    assert (info.row.phase, info.source, info.gone) == (Phase.unknown, "", False)
     assert "squeue failed: Unable to contact" in info.trouble
     assert "sacct failed" in info.trouble
 

@@ -177,6 +177,16 @@ def test_a_job_at_work_is_believed_before_the_outcome_of_the_attempt_before_it(t
     assert read_state(run2, slurm()).sentence == "the next job of the chain goes on"
 
 
+def test_a_job_that_left_the_queue_of_a_site_without_accounting_has_ended(tmp_path: Path) -> None:
+    run, silent = make_run(tmp_path), Scheduler(FakeSlurm("", None))
+    submitted(run, "5", "train")
+    assert read_state(run, silent).status == "running", "a role gives signs of life"
+    beat_of_a_dead_process(run, "train")
+    state = read_state(run, silent)
+    assert state.status == "stopped"
+    assert "job 5 has left the queue (sacct failed" in state.sentence
+
+
 def test_the_end_of_the_run_needs_no_slurm(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     submitted(run, "5", "train")
