@@ -12,11 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
-from launchers import jobs, scheduler
 from launchers.resources import TRAIN
-from launchers.states import Phase
+from launchers.trainers import Trainer, ask
 from rods.errors import RodsError
 from rods.exchange import server_clock
 from rods.exchange.heartbeat import read_all
@@ -26,15 +24,6 @@ from rods.exchange.rundir import RunDir
 START = "start"
 _LOOK_EVERY_S = 5.0
 _ASK_EVERY_S = 60.0
-
-
-class Trainer(StrEnum):
-    """What Slurm says of the run's trainers: one runs, one waits for its turn, all are over, or no answer."""
-
-    running = "running"
-    waiting = "waiting"
-    over = "over"
-    unknown = "unknown"
 
 
 @dataclass(frozen=True)
@@ -62,25 +51,6 @@ def is_heard(run: RunDir, silence_s: float) -> bool:
     return beat.age_s <= server_clock.now(run.heartbeats) - began
 
 
-def ask(run: RunDir) -> tuple[Trainer, str]:
-    """What Slurm says of the run's trainers, and the number of the job that will be or is one ("" for none).
-
-    Raises:
-        LaunchError: the run's list of jobs is damaged.
-    """
-    ids = [job.job_id for job in jobs.read(run) if TRAIN in job.roles]
-    infos = scheduler.query(ids)
-    for phases, answer in (
-        ((Phase.running, Phase.ending), Trainer.running),
-        ((Phase.waiting,), Trainer.waiting),
-        ((Phase.unknown,), Trainer.unknown),
-    ):
-        found = [job for job in ids if infos[job].row.phase in phases]
-        if found:
-            return answer, found[0]
-    return Trainer.over, ""
-
-
 class Watch:
     """Looks for the trainer, in a thread beside the daemon's work, until there has been none for too long.
 
@@ -88,7 +58,7 @@ class Watch:
         run: as the trainer sees it.
         patience_s: how long without a trainer.
         leave: told once, when it is time to go.
-        heard, ask: as the functions above; clock: monotonic seconds.
+        heard: as `is_heard`; ask: as `launchers.trainers.ask`; clock: monotonic seconds.
     """
 
     def __init__(

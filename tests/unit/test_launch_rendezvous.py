@@ -12,9 +12,10 @@ from launchers import jobs, scheduler
 from launchers.jobs import SubmittedJob
 from launchers.scheduler import JobInfo
 from launchers.states import lookup
+from launchers.trainers import Trainer, ask
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import RunDir
-from rods.roles.rendezvous import START, Absence, Trainer, Watch, ask, is_heard
+from rods.roles.rendezvous import START, Absence, Watch, is_heard
 
 
 @pytest.fixture
