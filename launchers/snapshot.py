@@ -49,9 +49,17 @@ def freeze(run: RunDir, config: Config, overrides: Sequence[str], source: Path |
 
 
 def freeze_config(run: RunDir, config: Config) -> None:
-    """Write config.yaml and renew the hashes; a resume does it too, for what may change between attempts."""
-    write_text(run.config_file, yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
-    run.update_manifest(config_hash=config_hash(config), files=_hashes(run))
+    """Write config.yaml and its hash; a resume does it too, for what may change between attempts.
+
+    The hash comes first: a process that dies in between leaves one of two files that `verify` knows. The hashes of
+    everything else stay those of the first time.
+    """
+    text = yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    run.update_manifest(next_config=digest)
+    write_text(run.config_file, text)
+    files = run.read_manifest().get("files") or _hashes(run)
+    run.update_manifest(config_hash=config_hash(config), files={**files, run.config_file.name: digest})
 
 
 def load_config(run: RunDir) -> Config:
@@ -80,12 +88,15 @@ def verify(run: RunDir) -> Config:
     Raises:
         SnapshotError: a file was changed, removed or added since; names it.
     """
-    frozen = run.read_manifest().get("files")
+    manifest = run.read_manifest()
+    frozen = manifest.get("files")
     if not isinstance(frozen, dict):
         raise SnapshotError(
             f"{run.manifest}: expected the hashes of the frozen files, found none; start a new run"
         )
     found = _hashes(run)
+    if found.get(run.config_file.name, "") == manifest.get("next_config"):
+        found[run.config_file.name] = frozen.get(run.config_file.name, "")
     wrong = [f"{name} was changed" for name in frozen if name in found and found[name] != frozen[name]]
     wrong += [f"{name} is missing" for name in frozen if name not in found]
     wrong += [f"{name} was added" for name in found if name not in frozen]
