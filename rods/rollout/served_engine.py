@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from rods.config import ModelConfig, RolloutConfig
+from rods.errors import RodsError
 from rods.rollout import ranks
 from rods.rollout.chat import end_token, load_tokenizer
 from rods.rollout.engine import (
@@ -144,17 +145,17 @@ class ServedEngine:
             EngineServerError: a server did not take them.
         """
         self._refuse_in_flight("update_weights")
-        checking = checked(weights, self._shapes)
-        problem = ""
-        if ranks.place()[0] == 0:
+        rank, count = ranks.place()
+        gathering, problem = iter(weights), ""
+        if rank == 0:
             try:
-                self._send(checking)
-            except Exception as error:
-                if ranks.place()[1] == 1:
+                self._send(checked(gathering, self._shapes))
+            except RodsError as error:
+                if count == 1:
                     raise
-                problem = f"{type(error).__name__}: {error}"
-        for _ in checking:
-            """The others take part in gathering what is sharded; so does the first where it failed half-way."""
+                problem = str(error)
+        for _ in gathering:
+            """Gathering sharded weights takes all ranks, to the end, also where sending failed half-way."""
         for found in ranks.from_all(problem):
             if found:
                 raise WeightsError(f"weights: the first rank could not send them: {found}")
