@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from rods.errors import RodsError
 from rods.exchange import server_clock
 from rods.exchange.atomic import CorruptFileError, fsync_dir, make_dirs, read_json, write_json
@@ -103,18 +105,20 @@ def newest(run: RunDir) -> Owner | None:
 
 
 def is_alive(beat: Beat, timeout_s: float) -> bool:
-    """Whether a heartbeat's writer lives: asked of this host when it ran here, else of the beat's age."""
+    """Whether a heartbeat's writer lives: asked of this host when it ran here, else of the beat's age.
+
+    A process that has ended and whose parent has not looked yet (a zombie) does not.
+    """
     if beat.finished or beat.age_s > timeout_s:
         return False
     if beat.host != socket.gethostname():
         return True
     try:
-        os.kill(beat.pid, 0)
-    except ProcessLookupError:
+        return psutil.Process(beat.pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
-    except PermissionError:
+    except psutil.AccessDenied:
         return True
-    return True
 
 
 def _folder(run: RunDir) -> Path:
