@@ -1,7 +1,7 @@
 """A learner on disk: what `Learner.save` writes and `Learner.load` continues from.
 
-`model/` is DeepSpeed's (weights, optimizer, schedule; one shard per rank), `learner.json` says by whom it was
-written, `rng_rank*.pt` holds the random states.
+`model/` is DeepSpeed's (weights, optimizer, schedule; one shard per rank), under PPO `critic/` likewise,
+`learner.json` says by whom it was written, `rng_rank*.pt` holds the random states.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rods.training import together
 if TYPE_CHECKING:
     from rods.training.learner import Learner
 
-_ENGINE = "model"
+_ENGINE, _CRITIC = "model", "critic"
 _META = "learner.json"
 
 
@@ -36,10 +36,11 @@ def save(learner: Learner, folder: Path) -> None:
 
     def write() -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        learner.engine.save_checkpoint(str(folder), tag=_ENGINE, save_latest=False)
+        for name, engine in _engines(learner).items():
+            engine.save_checkpoint(str(folder), tag=name, save_latest=False)
         torch.save(_random_state(learner), folder / _rng_name(learner.rank))
         if learner.rank == 0:
-            (folder / _META).write_text(json.dumps(_meta(learner) | {"steps": learner.steps}))
+            (folder / _META).write_text(json.dumps(_meta(learner) | _steps(learner)))
 
     together.all_or_none(write)
 
@@ -48,7 +49,7 @@ def load(learner: Learner, folder: Path) -> None:
     """Put the learner into the state that `save` wrote.
 
     Raises:
-        StateError: files are missing, or the world size or ZeRO stage differs.
+        StateError: files are missing, or the world size, ZeRO stage or algorithm differs.
     """
     for path in (folder / _META, folder / _rng_name(learner.rank), folder / _ENGINE):
         if not path.exists():
@@ -62,17 +63,36 @@ def load(learner: Learner, folder: Path) -> None:
                 f"checkpoint {folder} was written with {key} = {found.get(key)}, this run has {wanted}; resume with "
                 f"{key} = {found.get(key)}, or convert it with `python -m deepspeed.checkpoint.ds_to_universal`"
             )
-    loaded, _ = learner.engine.load_checkpoint(str(folder), tag=_ENGINE)
-    if loaded is None:
-        raise StateError(
-            f"checkpoint {folder}: DeepSpeed found nothing to load; resume from another checkpoint"
-        )
+    for name, engine in _engines(learner).items():
+        loaded, _ = engine.load_checkpoint(str(folder), tag=name)
+        if loaded is None:
+            raise StateError(
+                f"checkpoint {folder}: DeepSpeed found no {name} to load; resume from another checkpoint"
+            )
     _restore_random_state(learner, torch.load(folder / _rng_name(learner.rank), weights_only=True))
     learner.steps = found["steps"]
+    if learner.critic is not None:
+        learner.critic.steps = found["critic_steps"]
+
+
+def _engines(learner: Learner) -> dict[str, Any]:
+    """DeepSpeed's engines by the name of their folder."""
+    critic = {} if learner.critic is None else {_CRITIC: learner.critic.engine}
+    return {_ENGINE: learner.engine} | critic
 
 
 def _meta(learner: Learner) -> dict[str, Any]:
-    return {"world_size": learner.world_size, "zero_stage": learner.training.zero_stage}
+    training = learner.training
+    return {
+        "world_size": learner.world_size,
+        "zero_stage": training.zero_stage,
+        "algorithm": training.algorithm,
+    }
+
+
+def _steps(learner: Learner) -> dict[str, int]:
+    critic = {} if learner.critic is None else {"critic_steps": learner.critic.steps}
+    return {"steps": learner.steps} | critic
 
 
 def _rng_name(rank: int) -> str:
@@ -83,6 +103,8 @@ def _random_state(learner: Learner) -> dict[str, torch.Tensor]:
     states = {"order": learner.order.get_state(), "torch": torch.get_rng_state()}
     if learner.device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state()
+    if learner.critic is not None:
+        states["critic_order"] = learner.critic.order.get_state()
     return states
 
 
@@ -91,3 +113,5 @@ def _restore_random_state(learner: Learner, states: dict[str, torch.Tensor]) -> 
     torch.set_rng_state(states["torch"])
     if learner.device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"])
+    if learner.critic is not None:
+        learner.critic.order.set_state(states["critic_order"])

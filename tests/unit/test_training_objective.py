@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 import torch
+from rollout_examples import episode
 
 from rods.config import TrainingConfig
 from rods.rollout.episode import Rollout
-from rods.simulation.checker import TurnVerdict
-from rods.simulation.session import Outcome
 from rods.training import objective
 from rods.training.advantage import EPSILON, AdvantageError
 
 BY_TURN = TrainingConfig(credit="turn")
 
 
-def rollout(passed: Sequence[bool], turns: int, tokens: Sequence[int]) -> Rollout:
-    """An episode that closed `len(passed)` of `turns` turns; `tokens[t]` tokens sampled in turn t, one read between."""
-    marks = [mark for count in tokens for mark in (0, *[1] * count)]
-    places = [place for turn, count in enumerate(tokens) for place in (0, *[turn] * count)]
-    verdicts = tuple(TurnVerdict(each, True, True) for each in passed)
-    return Rollout(
-        task_id="t",
-        index=0,
-        token_ids=tuple(range(len(marks))),
-        mask=tuple(marks),
-        logprobs=(0.0,) * len(marks),
-        turns=tuple(places),
-        reward=sum(passed) / turns,
-        outcome=Outcome(verdicts, (), turns, 0),
-        policy_version=0,
-        finish="finished",
-    )
-
-
 GROUP = [
-    rollout([True, False], 2, [2, 1]),
-    rollout([True, True], 2, [1, 3]),
-    rollout([False], 2, [1, 2]),  # cut short in its second turn
-    rollout([False, False], 2, [1, 1]),
+    episode([True, False], 2, [2, 1]),
+    episode([True, True], 2, [1, 3]),
+    episode([False], 2, [1, 2]),  # cut short in its second turn
+    episode([False, False], 2, [1, 1]),
 ]
 
 
@@ -68,14 +47,14 @@ def test_by_turn_without_the_division() -> None:
 
 
 def test_a_turn_on_which_all_agree_carries_nothing() -> None:
-    group = [rollout([True, True], 2, [1, 1]), rollout([True, False], 2, [2, 1])]
+    group = [episode([True, True], 2, [1, 1]), episode([True, False], 2, [2, 1])]
     found = objective.advantages(group, BY_TURN)
     assert found[0].tolist() == [0.0, pytest.approx(0.5 / (0.5**0.5 + EPSILON))]
     assert found[1][:2].tolist() == [0.0, 0.0]
 
 
 def test_equal_rewards_from_different_turns_have_signal_by_turn_only() -> None:
-    group = [rollout([True, False], 2, [1, 1]), rollout([False, True], 2, [1, 1])]
+    group = [episode([True, False], 2, [1, 1]), episode([False, True], 2, [1, 1])]
     assert not objective.has_signal(group, TrainingConfig())
     assert objective.has_signal(group, BY_TURN)
     assert not objective.has_signal([group[0], group[0]], BY_TURN)
@@ -113,8 +92,8 @@ class Recorder:
         return {"loss": 1.0}
 
 
-EQUAL = [rollout([True], 1, [2]), rollout([True], 1, [1])]
-UNTOUCHED = [rollout([], 2, [0]), rollout([], 2, [0])]  # no room for a message: nothing sampled
+EQUAL = [episode([True], 1, [2]), episode([True], 1, [1])]
+UNTOUCHED = [episode([], 2, [0]), episode([], 2, [0])]  # no room for a message: nothing sampled
 
 
 def test_groups_without_signal_are_trained_on_unless_skipped() -> None:

@@ -72,7 +72,7 @@ def _model(config: Config) -> Iterator[Problem]:
 
 def _training(config: Config) -> Iterator[Problem]:
     training = config.training
-    yield from choice("training.algorithm", training.algorithm, ("grpo",))
+    yield from choice("training.algorithm", training.algorithm, ("grpo", "ppo"))
     aggregations = ("seq-mean-token-mean", "token-mean")
     yield from choice("training.loss_aggregation", training.loss_aggregation, aggregations)
     for name in ("epochs", "keep_checkpoints", "threads"):
