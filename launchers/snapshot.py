@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
 from collections.abc import Sequence
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 import yaml
 
 import rods
+from launchers import environment
 from launchers.errors import SnapshotError
 from launchers.identity import config_hash, plain
 from rods.config import Config, from_mapping
@@ -43,7 +41,7 @@ def freeze(run: RunDir, config: Config, overrides: Sequence[str], source: Path |
         SnapshotError: `source` lacks a package.
     """
     _copy_code(source or Path(rods.__file__).parent.parent, run.code)
-    write_text(run.path / ENVIRONMENT_FILE, environment_lock())
+    write_text(run.path / ENVIRONMENT_FILE, environment.lock())
     run.update_manifest(overrides=list(overrides))
     freeze_config(run, config)
 
@@ -123,12 +121,18 @@ def check_origin(run: RunDir) -> None:
         )
 
 
-@cache  # reading the metadata takes half a second, and a sweep freezes many runs
-def environment_lock() -> str:
-    """The installed distributions, one `name==version` a line, after the interpreter's version."""
-    pairs = {(dist.metadata["Name"], dist.version) for dist in metadata.distributions()}
-    lines = sorted(f"{name}=={version}" for name, version in pairs if name)
-    return "\n".join([f"# Python {sys.version.split()[0]}", *lines]) + "\n"
+def environment_changes(run: RunDir) -> list[str]:
+    """Which packages are not those that the run was frozen with; see `environment.changes`.
+
+    Of a run in a container nothing is said: it is frozen outside of it.
+    """
+    try:
+        frozen = (run.path / ENVIRONMENT_FILE).read_text()
+    except FileNotFoundError:
+        return []  # where it must be there, `verify` misses it
+    if load_config(run).cluster.container.kind != "none":
+        return []
+    return environment.changes(frozen, environment.lock())
 
 
 def _copy_code(source: Path, target: Path) -> None:

@@ -16,9 +16,11 @@ from rods.errors import RodsError
 from rods.exchange import permissions, pressure, replica, stop
 from rods.exchange.attempt import Fence
 from rods.exchange.heartbeat import Heartbeat
+from rods.exchange.pressure import say
 from rods.exchange.rundir import RunDir
 from rods.registry import Registry
 
+_SHOWN = 5
 ROLES = Registry("role", {"train": "rods.roles.train:main", "synthesis": "rods.roles.synthesize:main"})
 
 
@@ -51,6 +53,7 @@ def _run(run: RunDir, role: str, attempt: int) -> int:
     main = ROLES.get(role)
     snapshot.verify(run)
     snapshot.check_origin(run)
+    _tell_changes(run, role)
     stop.clear_stale(run, attempt)
     heartbeat = Heartbeat(run.heartbeats, replica.writer(role) if role == SYNTHESIS else role)
     heartbeat.beat("starting", attempt=attempt)
@@ -77,3 +80,14 @@ def _work(main: Callable[[str, int], int], run: RunDir, role: str, attempt: int)
             raise
         pressure.say(f"{role}: stopped while it waited for space; what was written before is whole. {error}")
         return os.EX_TEMPFAIL if role == TRAIN else 0
+
+
+def _tell_changes(run: RunDir, role: str) -> None:
+    """Other packages than at the start make a run hard to repeat; they do not stop it."""
+    changes = snapshot.environment_changes(run)
+    if changes:
+        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+        say(
+            f"{role}: {len(changes)} package(s) are not what {run.path / snapshot.ENVIRONMENT_FILE} says: "
+            f"{'; '.join(changes[:_SHOWN])}{more}"
+        )

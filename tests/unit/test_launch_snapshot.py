@@ -17,11 +17,12 @@ from launchers import snapshot
 from launchers.errors import LaunchError, SnapshotError
 from launchers.identity import config_hash
 from launchers.resume import open_for_resume
-from rods.config import Config, LaunchConfig, TrainingConfig
+from rods.config import ClusterConfig, Config, ContainerConfig, LaunchConfig, TrainingConfig
 from rods.errors import RodsError
 from rods.exchange import owner, stop
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import NotARunDirError, RunDir
+from rods.roles import perform
 
 CONFIG = Config(experiment="frozen")
 
@@ -115,6 +116,34 @@ def test_a_role_runs_the_frozen_code_whatever_the_working_directory(tmp_path: Pa
         check=True,
     )
     assert all(line.startswith(str(run.code)) for line in done.stdout.split())
+
+
+def test_changed_packages_are_told_by_a_role_and_do_not_stop_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = frozen(tmp_path)
+    lock = run.path / snapshot.ENVIRONMENT_FILE
+    assert snapshot.environment_changes(run) == []
+    lock.write_text(lock.read_text().replace("hydra-core==", "hydra-core==0.0."))
+    (change,) = snapshot.environment_changes(run)
+    assert change.startswith("hydra-core 0.0.1")
+    for check in ("verify", "check_origin"):
+        monkeypatch.setattr(snapshot, check, lambda _run: None)
+    monkeypatch.setattr(perform, "setproctitle", lambda _title: None)
+    monkeypatch.setattr(perform.ROLES, "get", lambda _role: lambda _run_dir, _attempt: 0)
+    run.next_attempt()
+    assert perform.perform(run, "synthesis", 1).status == 0
+    assert f"synthesis: 1 package(s) are not what {lock} says: {change}" in capsys.readouterr().err
+    lock.unlink()
+    assert snapshot.environment_changes(run) == []
+
+
+def test_a_containers_packages_are_not_compared_with_those_outside(tmp_path: Path) -> None:
+    config = replace(CONFIG, cluster=ClusterConfig(container=ContainerConfig("pyxis", "x.sqsh")))
+    run = RunDir.create(tmp_path / "runs", "x", config_hash(config))
+    snapshot.freeze(run, config, [])
+    (run.path / snapshot.ENVIRONMENT_FILE).write_text("hydra-core==0.0\n")
+    assert snapshot.environment_changes(run) == []
 
 
 def test_a_source_without_a_package_cannot_be_frozen(tmp_path: Path) -> None:
