@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from launchers import queued
 from launchers.errors import LaunchError
 from launchers.identity import config_hash, differences
 from launchers.snapshot import load_config
@@ -51,6 +52,7 @@ def open_for_resume(path: str, config: Config) -> RunDir:
 def _check_idle(run: RunDir, path: str, timeout_s: float) -> None:
     if stop.is_finished(run):
         raise LaunchError(f"launch.resume = {path}: this run has finished; start a new one to train further")
+    queued.check_none(run)
     for beat in read_all(run.heartbeats).values():
         if owner.is_alive(beat, timeout_s):
             raise LaunchError(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def logs(
     run: RunArgument,
-    role: Annotated[str, typer.Argument(help="train, synthesis, synthesis-1, supervisor, server, het, …")],
+    role: Annotated[str, typer.Argument(help="train, synthesis, synthesis-1, supervisor, server, slurm")],
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing what is added.")] = False,
     attempt: Annotated[
         int | None, typer.Option(min=1, help="Of this start; default: of the newest that has such a log.")
@@ -31,8 +31,8 @@ def logs(
 ) -> None:
     """Print a role's output and error output.
 
-    A name stands for all that begins with it: synthesis for every daemon, server for every model server. het,
-    single, train and synthesis-N are also the batch scripts of their jobs.
+    A name stands for all that begins with it: synthesis for every daemon, server for every model server, slurm for
+    what the batch scripts of its jobs printed.
 
     Examples:
 

@@ -54,8 +54,8 @@ def of_role(logs: Iterable[Log], role: str) -> list[Log]:
 
 
 def names(logs: Iterable[Log]) -> list[str]:
-    """What can be asked for: the stems without the numbers of jobs."""
-    return sorted({re.sub(r"-\d{3,}$", "", log.stem) for log in logs})
+    """What can be asked for: the stems, "slurm" for what batch scripts print."""
+    return sorted({re.sub(r"^slurm-\d+$", "slurm", log.stem) for log in logs})
 
 
 def newest(logs: Iterable[Log]) -> list[Log]:

@@ -25,6 +25,7 @@ STYLES = {
     "stopped": "yellow",
     "damaged": "red",
 }
+RESUMABLE = ("stopped", "failed", "interrupted")
 _PHASE_STYLES = {Phase.running: "cyan", Phase.ending: "cyan", Phase.waiting: "yellow", Phase.over: "dim"}
 _MODES = {"sampled": "at T=1", "greedy": "greedy"}
 _JOBS_SHOWN = 6
@@ -69,6 +70,8 @@ def panel(state: RunState, cost: Cost | None = None, width: int = WIDTH) -> Rend
     parts: list[RenderableType] = [table]
     if state.sentence:
         parts.append(Text(state.sentence))
+    if state.status in RESUMABLE and "rods resume" not in state.sentence:
+        parts.append(Text(f"to go on: rods resume {state.path}", style="dim", overflow="fold"))
     parts += [Text(f"cannot be read: {trouble}", style="red") for trouble in state.troubles]
     title = Text.assemble(state.name, " · ", (state.status, STYLES.get(state.status, "white")))
     return Panel(Group(*parts), title=title, subtitle=f"attempt {state.attempt}", width=width)

@@ -42,13 +42,13 @@ def run_with_logs(tmp_path: Path) -> RunDir:
     run = RunDir.create(tmp_path, "logged", "0" * 64)
     texts = {
         "0001/train.out": "first\n",
-        "0001/het-4711.err": "srun: error\n",
+        "0001/slurm-4711.err": "srun: error\n",
         "0002/train.out": "second\n",
         "0002/train-1.out": "rank 1\n",
         "0002/server-Qwen3.log": "ready\n",
         "0002/supervisor.out": "half a line",
         "synthesis-1/0001/synthesis-1.out": "daemon 1\n",
-        "synthesis-1/0001/synthesis-1-4712.out": "its batch script\n",
+        "synthesis-1/0001/slurm-4712.out": "its batch script\n",
         "0002/outcome.json": "{}",
         "notes/x.out": "a person's\n",
     }
@@ -68,8 +68,8 @@ def logs_of(run: RunDir, *arguments: str) -> str:
 
 def test_what_can_be_asked_for_is_known_by_name_not_by_job(tmp_path: Path) -> None:
     assert names(find(run_with_logs(tmp_path))) == [
-        "het",
         "server-Qwen3",
+        "slurm",
         "supervisor",
         "synthesis-1",
         "train",
@@ -82,14 +82,14 @@ def test_what_can_be_asked_for_is_known_by_name_not_by_job(tmp_path: Path) -> No
     [
         (["supervisor"], "half a line"),
         (["server"], "ready\n"),
-        (["het"], "srun: error\n"),
+        (
+            ["slurm"],
+            "==> 0001/slurm-4711.err <==\nsrun: error\n"
+            "==> synthesis-1/0001/slurm-4712.out <==\nits batch script\n",
+        ),
         (["train", "--attempt", "1"], "first\n"),
         (["train"], "==> 0002/train.out <==\nsecond\n==> 0002/train-1.out <==\nrank 1\n"),
-        (
-            ["synthesis"],
-            "==> synthesis-1/0001/synthesis-1.out <==\ndaemon 1\n"
-            "==> synthesis-1/0001/synthesis-1-4712.out <==\nits batch script\n",
-        ),
+        (["synthesis"], "daemon 1\n"),
         (["train-1", "--all"], "rank 1\n"),
     ],
 )
