@@ -119,6 +119,7 @@ class LLMServer:
         latency: of the completions.
         error_rate: share of completions answered with a 500 instead.
         die_after: end the process at this completion, 0 never.
+        die_on: end the process at a request that holds this text, "" never.
         requests: bodies and keys of the completions so far.
         intervals: begin and end of each by `time.monotonic`.
     """
@@ -129,6 +130,7 @@ class LLMServer:
     latency: Latency = field(default_factory=Latency)
     error_rate: float = 0.0
     die_after: int = 0
+    die_on: str = ""
     seed: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
     intervals: list[tuple[float, float]] = field(default_factory=list)
@@ -159,7 +161,7 @@ class LLMServer:
         began = time.monotonic()
         body = await request.json()
         self.requests.append({"body": body, "key": request.headers.get("Authorization")})
-        if len(self.requests) == self.die_after:
+        if len(self.requests) == self.die_after or (self.die_on and self.die_on in json.dumps(body)):
             print("the stand-in dies as it was told", flush=True)
             os._exit(3)
         reply = error(500, "drawn") if self._rng.random() < self.error_rate else self.script(body)
@@ -230,6 +232,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--slow-fraction", type=float, default=0.0)
     parser.add_argument("--error-rate", type=float, default=0.0)
     parser.add_argument("--die-after", type=int, default=0, help="exit with 3 at this completion")
+    parser.add_argument(
+        "--die-on", default="", help="exit with 3 at a completion whose request holds this text"
+    )
     parser.add_argument("--die-at-once", action="store_true", help="exit with 3 before listening")
     parser.add_argument("--never-ready", action="store_true", help="sleep in place of listening")
     given = parser.parse_args(arguments)
@@ -243,7 +248,13 @@ def main(arguments: list[str]) -> None:
     key = os.environ.get("VLLM_API_KEY")
     models = (given.served_model_name,)
     server = LLMServer(
-        file_task_answer, key, models, latency, error_rate=given.error_rate, die_after=given.die_after
+        file_task_answer,
+        key,
+        models,
+        latency,
+        error_rate=given.error_rate,
+        die_after=given.die_after,
+        die_on=given.die_on,
     )
     web.run_app(server.app(), host=given.host, port=given.port, print=None, reuse_address=True)
 

@@ -20,7 +20,7 @@ class Bill:
     Attributes:
         requests: sent to a server, failed ones included.
         prompt_tokens, completion_tokens: as the server counts them.
-        outages: how often the server went away while it owed the seed an answer.
+        outages: how often in a row the server went away while it owed the seed an answer.
     """
 
     requests: int = 0

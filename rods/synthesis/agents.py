@@ -40,6 +40,10 @@ class BackendUnavailableError(BackendError):
     """The server could not be reached or kept failing."""
 
 
+class ServerKilledError(BackendError):
+    """The server went away time and again while it owed a seed an answer: the seed is not to be tried again."""
+
+
 class Answer(BaseModel):
     """Base of all answers; unknown keys are refused."""
 

@@ -3,8 +3,10 @@
 Three kinds of trouble are told apart. A transient fault (no connection, half a reply, 429, 5xx, no answer in time)
 is retried with jitter, since sixty-four workers that retry together would only repeat the overload. A server that
 does not even list its models is away: the question waits until it is back, because a seed is not at fault for it.
-A question that fails time and again while the server is there is given up, and so is one in whose course the server
-went away time and again: it may be what kills the server.
+A question that fails time and again while the server is there is given up.
+
+A seed may be what kills the server. Each absence counts for every seed that was owed an answer, until it gets it;
+those that were there twice in a row are asked one at a time, so that the third absence finds the culprit alone.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import logging
 import math
 import random
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,15 +27,20 @@ from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from tenacity.wait import wait_base
 
-from rods.synthesis.accounting import Account
-from rods.synthesis.agents import BackendError, BackendUnavailableError, MalformedAnswerError
+from rods.synthesis.accounting import Account, current_bill
+from rods.synthesis.agents import (
+    BackendError,
+    BackendUnavailableError,
+    MalformedAnswerError,
+    ServerKilledError,
+)
 
 log = logging.getLogger(__name__)
 
 NO_KEY = "EMPTY"  # what vLLM's server expects when it asks for none
 _TRIES = 5
 _ROUNDS = 3  # of tries, with the server there each time, before a question is given up
-_OUTAGES = 3  # in the course of one question, before it is given up
+_SUSPECT, _GUILTY = 2, 3  # absences of the server in a row while it owed a seed an answer
 _SAY_EVERY_S = 60.0
 _PROBE_TIMEOUT_S = 10.0
 _NO_LIMITS = httpx2.Limits(max_connections=0)  # aiohttp's word for any number; each worker needs one
@@ -103,6 +111,7 @@ class Endpoint:
         self.away_since: float | None = None
         self._patience = patience
         self._said = -math.inf
+        self._alone = asyncio.Lock()
         # The retries are ours: the client's own have no jitter across workers and hide the count.
         self._client = openai.AsyncOpenAI(
             base_url=backbone.base_url,
@@ -118,22 +127,28 @@ class Endpoint:
 
         Raises:
             MalformedAnswerError: the server calls the request invalid (too long, for instance).
-            BackendUnavailableError: the question kept failing, or the server was away too long or too often.
+            BackendUnavailableError: the question kept failing, or the server was away too long.
+            ServerKilledError: the server went away time and again while it owed this seed an answer.
         """
-        rounds, outages = 0, 0
+        rounds, bill = 0, current_bill()
         while True:
-            try:
-                return await self._tries(body, account)
-            except _INVALID_REQUEST as error:
-                raise self._error(MalformedAnswerError, agent, "refuses the request", error) from None
-            except (openai.APIError, *_TRANSIENT) as error:
-                waited = await self._until_there(agent, error)
-                rounds, outages = rounds + (not waited), outages + waited
-                if rounds == _ROUNDS:
-                    raise self._error(BackendUnavailableError, agent, "gives no answer", error) from None
-                if outages == _OUTAGES:
-                    what = f"went away {outages} times with this question"
-                    raise self._error(BackendUnavailableError, agent, what, error) from None
+            # Until the server is back: who asks next is not to blame for an absence that began before.
+            async with self._alone if bill.outages >= _SUSPECT else nullcontext():
+                try:
+                    text = await self._tries(body, account)
+                    bill.outages = 0
+                    return text
+                except _INVALID_REQUEST as error:
+                    raise self._error(MalformedAnswerError, agent, "refuses the request", error) from None
+                except (openai.APIError, *_TRANSIENT) as error:
+                    waited = await self._until_there(agent, error)
+                    failed = error
+            rounds, bill.outages = rounds + (not waited), bill.outages + waited
+            if rounds == _ROUNDS:
+                raise self._error(BackendUnavailableError, agent, "gives no answer", failed) from None
+            if bill.outages >= _GUILTY:
+                what = f"went away {bill.outages} times in a row while it owed this seed an answer"
+                raise self._error(ServerKilledError, agent, what, failed) from None
 
     async def problem(self) -> str:
         """Why the server cannot be used just now; "" when it lists the model."""

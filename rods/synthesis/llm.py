@@ -77,6 +77,7 @@ class OpenAIBackend:
             NoPromptError: the agent's prompt is missing or does not fit the inputs.
             MalformedAnswerError: also the second answer does not validate.
             BackendUnavailableError: the question kept failing, or the server was away too long.
+            ServerKilledError: the server went away time and again while it owed this seed an answer.
         """
         endpoint = self._endpoint(inputs.get("attempt_seed", rng_seed))
         messages = [{"role": "user", "content": prompting.render(agent, inputs)}]

@@ -85,7 +85,8 @@ class Pipeline:
             key: the seed request's id; two requests of one task give different variants.
 
         Raises:
-            RodsError: `task` itself cannot be run (unknown class, scenario of the wrong form).
+            RodsError: `task` itself cannot be run (unknown class, scenario of the wrong form), or it is what kills the
+                model's server.
         """
         seed = read_seed(task)
         accepted: list[Task] = []

@@ -213,3 +213,39 @@ def test_the_servers_process_dies_in_the_middle(run: RunDir, monkeypatch: pytest
     last = counters(run)
     assert (last["accepted"], last["attempts"], last["dropped"]) == (2, 2, 0)
     assert sum(agent["failed"] for agent in last["agents"].values()) > 0
+
+
+def test_the_seed_that_kills_the_server_is_set_aside_and_its_neighbours_are_not(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seven seeds are owed answers at each death; the third finds the culprit alone, with restarts left."""
+    monkeypatch.setattr(llm, "Patience", lambda **given: replace(QUICK, **given))
+    monkeypatch.setattr(
+        "rods.synthesis.service.ServerPlan", lambda **given: ServerPlan(**given, first_pause_s=0.01)
+    )
+    command = (sys.executable, str(Path(__file__).parents[1] / "llm_server.py"))
+    config = replace(
+        CONFIG,
+        server=ServerConfig(command=command, ready_timeout_s=30.0, max_restarts=3),
+        server_args=("--die-on", "P01S0N", "--median-s", "0.2"),
+    )
+    innocents = {f"k{index}" for index in range(7)}
+    task = seed_task().to_json()
+    poison = {**task, "turns": [{**task["turns"][0], "query": "P01S0N"}, *task["turns"][1:]]}
+    run.queue("seeds").put("poison", {"key": "poison", "step": 1, "phi": 1.0, "task": poison})
+    for key in innocents:
+        put(run, key)
+
+    async def scenario() -> None:
+        async with open_backend(config, run.path, run.attempt_dir(1), lambda _: None) as backend:
+            daemon = serving(run, backend, workers=8)
+            await until(lambda: len(answers(run)) == 8, daemon)
+            await finish(run, daemon)
+
+    asyncio.run(scenario())
+    found = answers(run)
+    assert {found[key]["outcome"] for key in innocents} == {"published"}
+    assert "went away 3 times in a row while it owed this seed an answer" in found["poison"]["reason"]
+    assert run.queue("seeds").keys("quarantine") == ["poison"]
+    (log,) = run.attempt_dir(1).glob("server-*.log")
+    assert log.read_text().count("the stand-in dies") == 3

@@ -19,6 +19,7 @@ from tenacity import wait_none
 
 from rods.config import BackboneConfig, SynthesisConfig
 from rods.synthesis import llm, prompting
+from rods.synthesis.accounting import billed
 from rods.synthesis.agents import (
     Arguments,
     BackendUnavailableError,
@@ -26,6 +27,7 @@ from rods.synthesis.agents import (
     MalformedAnswerError,
     NoPromptError,
     Plan,
+    ServerKilledError,
 )
 from rods.synthesis.context import Draft, ExecutedTurn
 from rods.synthesis.endpoint import Backbone, Patience
@@ -192,7 +194,8 @@ def test_a_question_that_the_server_dies_of_is_given_up() -> None:
     patience = replace(QUICK, outage_s=60.0)
     with (
         running(die, kind=Mortal) as server,
-        pytest.raises(BackendUnavailableError, match="went away 3 times with this question"),
+        pytest.raises(ServerKilledError, match="went away 3 times in a row while it owed this seed an answer"),
+        billed(),
     ):
         judge(server, patience=patience)
     assert len(server.requests) == 15
