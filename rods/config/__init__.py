@@ -8,6 +8,7 @@ defaults. Field comments give the meaning; the paper's values stand in `conf/exp
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -106,10 +107,8 @@ def from_mapping(data: DictConfig | dict[str, Any]) -> Config:
     Raises:
         ConfigError: an unknown key, a missing section or a value of the wrong type; names the key.
     """
-    schema = OmegaConf.structured(Config)
-    _make_writable(schema)
     try:
-        merged = OmegaConf.merge(schema, data)
+        merged = OmegaConf.merge(_schema(), data)
         config = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or "?"
@@ -117,6 +116,14 @@ def from_mapping(data: DictConfig | dict[str, Any]) -> Config:
         raise ConfigError(f"config key {key}: {first_line}. See rods/config/ for the schema.") from error
     assert isinstance(config, Config)
     return config
+
+
+@cache  # merging copies it; a sweep merges many
+def _schema() -> DictConfig:
+    schema = OmegaConf.structured(Config)
+    assert isinstance(schema, DictConfig)
+    _make_writable(schema)
+    return schema
 
 
 def _make_writable(node: DictConfig) -> None:
