@@ -162,7 +162,12 @@ def visible(value: Any, text: str) -> bool:
     forms = {str(value)}
     if isinstance(value, float) and value.is_integer():
         forms.add(str(int(value)))
-    return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text, re.IGNORECASE) for form in forms)
+    folded = text.casefold()
+    return any(
+        # Most values are not in the text at all, and a pattern each is slow to make.
+        form.casefold() in folded and re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text, re.IGNORECASE)
+        for form in forms
+    )
 
 
 def accidental(value: Any) -> bool:
