@@ -26,16 +26,28 @@ _PHASES = (
 )
 
 
+START = "start"  # in an attempt's folder, made by its batch script: job and restart count, as "4711.0"
+
+
 def ask(run: RunDir) -> tuple[Trainer, str]:
     """What Slurm says of the run's trainers, and the job of the one it speaks of ("" when all are over).
 
     Raises:
         LaunchError: the run's list of jobs is damaged.
     """
-    ids = [job.job_id for job in jobs.read(run) if TRAIN in job.roles]
+    ids = list(dict.fromkeys([*(job.job_id for job in jobs.read(run) if TRAIN in job.roles), *_started(run)]))
     infos = scheduler.query(ids)
     for phases, answer in _PHASES:
         found = [job for job in ids if infos[job].row.phase in phases]
         if found:
             return answer, found[0]
     return Trainer.over, ""
+
+
+def _started(run: RunDir) -> list[str]:
+    """The job of the newest attempt, which a person may have submitted by hand."""
+    try:
+        text = (run.attempt_dir(run.last_attempt()) / START).read_text()
+    except FileNotFoundError:
+        return []
+    return [job for job in [text.partition(".")[0].strip()] if job.isdigit()]

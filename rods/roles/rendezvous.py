@@ -14,14 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from launchers.resources import TRAIN
-from launchers.trainers import Trainer, ask
+from launchers.trainers import START, Trainer, ask
 from rods.errors import RodsError
 from rods.exchange import server_clock
 from rods.exchange.heartbeat import read_all
 from rods.exchange.pressure import say
 from rods.exchange.rundir import RunDir
 
-START = "start"
 _LOOK_EVERY_S = 5.0
 _ASK_EVERY_S = 60.0
 

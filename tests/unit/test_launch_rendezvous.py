@@ -12,10 +12,10 @@ from launchers import jobs, scheduler
 from launchers.jobs import SubmittedJob
 from launchers.scheduler import JobInfo
 from launchers.states import lookup
-from launchers.trainers import Trainer, ask
+from launchers.trainers import START, Trainer, ask
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import RunDir
-from rods.roles.rendezvous import START, Absence, Watch, is_heard
+from rods.roles.rendezvous import Absence, Watch, is_heard
 
 
 @pytest.fixture
@@ -96,6 +96,18 @@ def test_slurm_is_asked_of_all_the_runs_trainers(
     monkeypatch.setattr(scheduler, "query", query)
     assert ask(run) == answer
     assert asked == [["1", "3"]]
+
+
+@pytest.mark.parametrize(("content", "asked"), [("7.0\n", ["7"]), ("", []), ("$(x)", []), ("7;8.1", [])])
+def test_a_trainer_that_was_submitted_by_hand_is_known_by_its_start(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, content: str, asked: list[str]
+) -> None:
+    start(run)
+    (run.attempt_dir(1) / START).write_text(content)
+    monkeypatch.setattr(
+        scheduler, "query", lambda ids: {job: JobInfo(job, lookup("RUNNING")) for job in ids if job in asked}
+    )
+    assert ask(run) == ((Trainer.running, "7") if asked else (Trainer.over, ""))
 
 
 class Scene:
