@@ -23,7 +23,7 @@ _SACCT = (
     *("sacct", "--allocations", "--noheader", "--parsable2", "--allusers", "--duplicates"),
     "--format=JobID,State,Submit,Start,End,ElapsedRaw,NodeList,AllocTRES,ConsumedEnergyRaw,ExitCode",
 )
-_TIMEOUTS_S = {"squeue": 10.0, "sacct": 30.0}
+_TIMEOUT_S, _TIMEOUTS_S = 10.0, {"sacct": 30.0, "sacctmgr": 30.0}
 # A person's defaults would filter the answer, or ask another cluster than the one that was submitted to.
 _FOREIGN = re.compile(r"^(SQUEUE_|SACCT_|SLURM_(?!(CONF|JWT)$))")
 _GPUS = re.compile(r"gres/gpu=(\d+)")
@@ -95,10 +95,10 @@ class JobInfo:
 
 
 def ask(command: Sequence[str]) -> Answer:
-    """Run one of Slurm's query commands, with times as seconds since 1970."""
+    """Run one of Slurm's commands that only ask, with times as seconds since 1970."""
     environment = {key: value for key, value in os.environ.items() if not _FOREIGN.match(key)}
     environment |= {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
-    timeout_s = _TIMEOUTS_S[command[0]]
+    timeout_s = _TIMEOUTS_S.get(command[0], _TIMEOUT_S)
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
