@@ -6,17 +6,18 @@ roles do it themselves (`rods.roles.slurm_role`).
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
 
+from launchers.resources import TRAIN
 from rods.errors import RodsError
-from rods.exchange import stop
+from rods.exchange import replica, stop
 from rods.exchange.rundir import RunDir
+from rods.roles.apart import Apart
 from rods.roles.perform import perform
-from rods.roles.slurm_role import run_slurm_role
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
+from rods.roles.slurm_role import SIGNALS, Companion, Trainer
 
 
 def run_role(run_dir: str, role: str, attempt: int) -> int:
@@ -30,13 +31,34 @@ def run_role(run_dir: str, role: str, attempt: int) -> int:
     return status
 
 
+def run_slurm_role(run_dir: str) -> int:
+    """Run the role of this task to its end; returns the exit status for its process.
+
+    Which role, attempt and job it is, the batch file's environment says: RODS_ROLE, RODS_ATTEMPT, RODS_SERIES (a daemon
+    in a job of its own), RODS_REQUEUE (0: nothing is put back into the queue), and Slurm's own variables.
+
+    Raises:
+        RodsError: no run directory there.
+    """
+    run = replica.open_run(Path(run_dir))
+    role, attempt = os.environ["RODS_ROLE"], int(os.environ["RODS_ATTEMPT"])
+    try:
+        if run.series:
+            return Apart(run, role, attempt).run()
+        return Trainer(run, attempt).run() if role == TRAIN else Companion(run, role, attempt).run()
+    finally:
+        # Python takes its handlers off while it ends, and the signal's own effect would be the process's status.
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+
 def _stop_on_signals(run: RunDir, role: str, attempt: int) -> None:
     """A role that handles signals itself replaces this; submitit's own handlers would ignore SIGTERM."""
 
     def ask(number: int, _frame: object) -> None:
         stop.request_by_signal(run, attempt, f"{role} received {signal.Signals(number).name}")
 
-    for number in _SIGNALS:
+    for number in SIGNALS:
         signal.signal(number, ask)
 
 

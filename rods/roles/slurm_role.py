@@ -14,11 +14,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from launchers import snapshot
 from launchers.resources import TRAIN
-from rods.exchange import replica, stop
+from rods.exchange import stop
 from rods.exchange.rundir import RunDir
 from rods.exchange.stop import StopRequest
 from rods.roles import begun, outcome
@@ -30,24 +29,6 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 _REQUEUE_S = 60.0
 _POLL_S = 0.5
 PUT_BACK = (Then.put_back, Then.put_back_now)
-
-
-def run_slurm_role(run_dir: str) -> int:
-    """Run the role of this task to its end; returns the exit status for its process.
-
-    Which role, attempt and job it is, the batch file's environment says: RODS_ROLE, RODS_ATTEMPT, RODS_SERIES (a daemon
-    in a job of its own), RODS_REQUEUE (0: nothing is put back into the queue), and Slurm's own variables.
-
-    Raises:
-        RodsError: no run directory there.
-    """
-    run = replica.open_run(Path(run_dir))
-    role, attempt = os.environ["RODS_ROLE"], int(os.environ["RODS_ATTEMPT"])
-    if run.series:
-        from rods.roles.apart import Apart  # which builds on what is here
-
-        return Apart(run, role, attempt).run()
-    return Trainer(run, attempt).run() if role == TRAIN else Companion(run, role, attempt).run()
 
 
 def listen(run: RunDir, attempt: int, task: Task, act: Callable[[Notice], None]) -> Listener:

@@ -23,7 +23,7 @@ from rods.errors import RodsError
 from rods.exchange import stop
 from rods.exchange.rundir import RunDir
 from rods.roles import outcome, perform, rendezvous, slurm_role
-from rods.roles.slurm_role import run_slurm_role
+from rods.roles.entry import run_slurm_role
 
 Main = Callable[[str, int], int]
 LIMIT = 3

@@ -87,6 +87,34 @@ def test_the_synthesis_never_finishes_the_run(run: RunDir, monkeypatch: pytest.M
     assert not stop.is_finished(run)
 
 
+def test_a_signal_while_the_process_ends_does_not_change_its_status(run: RunDir) -> None:
+    """Slurm's warning may come when all is done: the job must not count as failed."""
+    code = f"""
+import atexit, os, signal, sys
+from rods.exchange import stop
+from rods.roles import entry, perform
+atexit.register(lambda: [os.kill(os.getpid(), n) for n in (signal.SIGTERM, signal.SIGUSR2)])
+class Late:
+    def __del__(self):  # when Python has taken the handlers off
+        os.kill(os.getpid(), signal.SIGUSR2)
+sys.late = Late()
+perform.snapshot.verify = perform.snapshot.check_origin = lambda run: None
+perform.ROLES.get = lambda role: lambda run_dir, attempt: 0
+entry.Companion.__init__ = lambda self, run, role, attempt: None
+entry.Companion.run = lambda self: 0
+sys.exit(entry.run_slurm_role({str(run.path)!r}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"RODS_ROLE": "synthesis", "RODS_ATTEMPT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_full_disk_is_a_sentence(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

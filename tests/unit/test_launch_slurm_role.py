@@ -23,10 +23,11 @@ from rods.exchange import marker, stop
 from rods.exchange.heartbeat import read_all
 from rods.exchange.rundir import RunDir
 from rods.roles import begun, outcome, perform, slurm_role
+from rods.roles.entry import run_slurm_role
 from rods.roles.notice import Notice, Then
 from rods.roles.outcome import Outcome, Status
 from rods.roles.perform import Ended
-from rods.roles.slurm_role import judge, run_slurm_role
+from rods.roles.slurm_role import judge
 
 Main = Callable[[str, int], int]
 STOPPED = os.EX_TEMPFAIL
