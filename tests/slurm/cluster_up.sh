@@ -93,6 +93,8 @@ ${EXTRA_CONF:-}
 NodeName=n[1-$N] NodeHostname=$H NodeAddr=127.0.0.1 Port=[$((BASE+1))-$((BASE+N))] CPUs=$CPUS RealMemory=$MEM Gres=gpu:$G State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=off
 PartitionName=low Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=requeue GraceTime=${GRACE:-0}
+PartitionName=graced Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=requeue GraceTime=60
+PartitionName=one Nodes=n$N MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=off
 CONF
 # fake GPUs: slurmd needs N *distinct* char/block device paths; a symlink to /dev/null passes its stat()
 for i in $(seq 0 $((G-1))); do ln -sfn /dev/null "$D/dev/gpu$i"; done
@@ -105,7 +107,7 @@ for i in $(seq "$N"); do mkdir -p "$D/spool/n$i"; slurmd -N "n$i"; done
 for _ in $(seq 200); do (exec 3<>/dev/tcp/127.0.0.1/$BASE) 2>/dev/null && break; sleep .05
   kill -0 "$(cat "$D/run/slurmctld.pid" 2>/dev/null)" 2>/dev/null || { grep -h fatal "$D/log/slurmctld.log" >&2 && exit 1; }; done
 for _ in $(seq 100); do
-  [ "$(timeout 2 sinfo -h -N -o %T 2>/dev/null | grep -c '^idle$')" -ge $((2*N)) ] && exec sinfo
+  [ "$(timeout 2 sinfo -h -N -o %T 2>/dev/null | grep -c '^idle$')" -ge $((3*N+1)) ] && exec sinfo
   sleep .1
 done
 echo "cluster not ready" >&2; timeout 5 sinfo -N || true; tail -n 20 "$D"/log/*.log >&2; exit 1
