@@ -6,7 +6,9 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from launchers import scheduler, slurm
 from launchers.scheduler import JobInfo
@@ -21,6 +23,9 @@ from rods.exchange.rundir import RunDir
 from rods.roles import launching
 
 POLL_S = 15.0
+_MAKERS = (
+    4  # run directories made at once: a shared file system answers slowly, and sbatch does not wait for it
+)
 
 
 def start(points: Sequence[Point]) -> int:
@@ -29,8 +34,10 @@ def start(points: Sequence[Point]) -> int:
     A point that cannot be submitted does not keep the others from it. `launch.max_parallel` = n makes n chains of
     jobs, in which each run waits for the end, good or bad, of the run n places before it.
     """
-    found = _submit_all(points)
+    found = submit_all(points)
     show(results(found))
+    if any(one.state is State.not_started for one in found):
+        return INTERRUPTED
     if points[0].config.launch.mode is LaunchMode.submit or not any(one.jobs for one in found):
         return _status(found)
     try:
@@ -42,46 +49,56 @@ def start(points: Sequence[Point]) -> int:
     return _status(found)
 
 
-def _submit_all(points: Sequence[Point]) -> list[Result]:
+def submit_all(points: Sequence[Point]) -> list[Result]:
+    """Submit one after another; Ctrl-C leaves the rest alone, and what was submitted is told."""
     sweep, at_once = secrets.token_hex(4), points[0].config.launch.max_parallel or len(points)
     lanes: list[tuple[str, ...]] = [()] * at_once
     found: list[Result] = []
-    for point in points:
-        lane = len([one for one in found if one.jobs]) % at_once
-        result = submit(point, lanes[lane], {"id": sweep, "run": point.number, "of": len(points)})
-        if result.jobs:
-            lanes[lane] = result.jobs
-        told = (
-            f"job {','.join(result.jobs)}  {result.path}"
-            if result.jobs
-            else f"not submitted: {result.reason}"
-        )
-        show(f"{point.number}/{len(points)}  {told}")
-        found.append(result)
-    return found
+    making = [
+        partial(_make, point, {"id": sweep, "run": point.number, "of": len(points)}) for point in points
+    ]
+    with ThreadPoolExecutor(_MAKERS) as pool:
+        made = [pool.submit(make) for make in making]
+        try:
+            for point, run in zip(points, made, strict=True):
+                lane = len([one for one in found if one.jobs]) % at_once
+                found.append(_submit(point, run, lanes[lane]))
+                lanes[lane] = found[-1].jobs or lanes[lane]
+                show(f"{point.number}/{len(points)}  {_told(found[-1])}")
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            for run in made[len(found) :]:
+                _unmake(run)
+    rest = points[len(found) :]
+    return [*found, *(Result(point, State.not_started, reason="interrupted") for point in rest)]
 
 
-def submit(point: Point, after: Sequence[str], sweep: dict[str, object]) -> Result:
-    """Make one run's directory and hand its jobs to Slurm.
+def _make(point: Point, sweep: dict[str, object]) -> RunDir:
+    """The frozen run directory of one point; its manifest says of which sweep it is."""
+    run = launching.create(point.config, point.plan, list(point.overrides))
+    run.update_manifest(sweep=sweep)
+    return run
 
-    Args:
-        after: jobs that must have ended before.
-        sweep: kept in the run's manifest, to find the runs of one sweep by.
-    """
-    run = None
+
+def _submit(point: Point, made: Future[RunDir], after: Sequence[str]) -> Result:
     try:
-        run = launching.create(point.config, point.plan, list(point.overrides))
-        run.update_manifest(sweep=sweep)
+        run = made.result()
         jobs = slurm.submit(point.config, run, run.next_attempt(), after)
     except (RodsError, OSError) as error:
-        if run is not None:
-            # Nothing ran, and a folder that is no run would only be in the way.
-            shutil.rmtree(run.path, ignore_errors=True)
+        _unmake(made)
         return Result(point, State.failed, reason=" ".join(str(error).split()))
-    finally:
-        if run is not None and run.path.exists():
-            owner.release(run)
+    owner.release(run)
     return Result(point, State.submitted, run.path, tuple(job.job_id for job in jobs))
+
+
+def _unmake(made: Future[RunDir]) -> None:
+    """Nothing ran, and a folder that is no run would only be in the way."""
+    if made.done() and not made.cancelled() and made.exception() is None:
+        shutil.rmtree(made.result().path, ignore_errors=True)
+
+
+def _told(one: Result) -> str:
+    return f"job {','.join(one.jobs)}  {one.path}" if one.jobs else f"not submitted: {one.reason}"
 
 
 def follow(
