@@ -1,19 +1,19 @@
 """A model server that a role starts, watches, restarts and stops.
 
-It runs in a process group of its own, on a port that is held from before its first start until the role ends, with
-a key made for this start of the role: in a file that only its owner reads and in the server's environment, never
-on a command line. No wait is without end: a process that ends, or does not answer in time, is an error that closes
-with the log's last lines.
+It runs in a process group of its own, which a guard ends when the role is killed outright, on a port that is held from
+before its first start until the role ends, with a key made for this start of the role: in a file that only its owner
+reads and in the server's environment, never on a command line. No wait is without end: a process that ends, or does
+not answer in time, is an error that closes with the log's last lines.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import sys
@@ -23,13 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rods.errors import RodsError
+from rods.serving import guard
 from rods.serving.probe import Probe
 
 log = logging.getLogger(__name__)
 
 VLLM = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _STOP_S = 20.0  # for a clean end, before the group is killed
 _TAIL_LINES = 15
 _TAIL_BYTES = 16384
@@ -102,26 +101,24 @@ class ModelServer:
         Raises:
             ServerError: there is no such program.
         """
-        _write_secret(self._key_file, self.key)
         plan = self._plan
+        command = list(plan.command or VLLM)
+        if shutil.which(command[0]) is None:
+            raise ServerError(f"model server {plan.model}: cannot run {command[0]}: there is no such program")
         options = ["--host", plan.host, "--port", str(self._port.number)]
         options += ["--model", plan.model, "--served-model-name", plan.model, *plan.args]
+        _write_secret(self._key_file, self.key)
         with self.log_file.open("ab") as output:
-            try:
-                self._process = await asyncio.create_subprocess_exec(
-                    *(plan.command or VLLM),
-                    *options,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env={**os.environ, **plan.env, "VLLM_API_KEY": self.key},
-                    start_new_session=True,
-                    preexec_fn=_die_with_parent,
-                )
-            except OSError as error:
-                raise ServerError(
-                    f"model server {plan.model}: cannot run {plan.command[0]}: {error}"
-                ) from error
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", guard.__file__, str(os.getpid())),
+                *command,
+                *options,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **plan.env, "VLLM_API_KEY": self.key},
+                start_new_session=True,
+            )
         self._began = time.monotonic()
 
     async def until_ready(self, waiting: Waiting) -> None:
@@ -265,10 +262,3 @@ def _write_secret(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as stream:
         stream.write(text)
-
-
-def _die_with_parent() -> None:
-    """In the child: a role that is killed outright must not leave a server on the GPUs."""
-    # The role's own handler, inherited until the program starts, would swallow the signal.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

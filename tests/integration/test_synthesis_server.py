@@ -9,8 +9,10 @@ import os
 import signal
 import socket
 import stat
+import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +94,8 @@ def test_key_group_port_and_restart(tmp_path: Path) -> None:
         second = server._process
         watching.cancel()
         await server.stop()
-        assert group_is_gone(first.pid)
-        assert group_is_gone(second.pid)
+        until(lambda: group_is_gone(first.pid))
+        until(lambda: group_is_gone(second.pid))
         assert not key_file.exists()
         assert server.key not in server.log_file.read_text()
 
@@ -136,6 +138,53 @@ def test_a_missing_program_is_named(tmp_path: Path) -> None:
     wrong = SynthesisConfig(backend="openai", model="m", server=server)
     with pytest.raises(ServerError, match="cannot run /nowhere/vllm"):
         asyncio.run(make(wrong, tmp_path))
+
+
+_ROLE = """
+import asyncio, sys
+from pathlib import Path
+from rods.serving.server import ModelServer, ServerPlan
+
+async def main():
+    command = (sys.executable, "-c", sys.argv[2])
+    server = ModelServer(ServerPlan("m", command=command), Path(sys.argv[1]), "server")
+    await server.start()
+    print(server._process.pid, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+_FORKING = """
+import os, signal, time
+if os.fork():
+    time.sleep(600)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # an engine that does not listen
+print("engine", os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_nothing_of_the_server_survives_a_role_that_is_killed_outright(tmp_path: Path) -> None:
+    role = subprocess.Popen(
+        [sys.executable, "-c", _ROLE, tmp_path, _FORKING], stdout=subprocess.PIPE, text=True
+    )
+    assert role.stdout is not None
+    group = int(role.stdout.readline())
+    log = tmp_path / "server.log"
+    until(lambda: "engine" in log.read_text())
+    engine = int(log.read_text().split()[1])
+    assert os.getpgid(engine) == group
+    role.kill()
+    role.wait()
+    until(lambda: group_is_gone(group))
+    assert not Path(f"/proc/{engine}").exists()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_held_port_can_be_served_on_and_is_not_handed_out() -> None:
