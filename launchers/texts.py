@@ -36,11 +36,15 @@ done
 export RODS_ATTEMPT RODS_LOGS
 """.strip()
 
+# A role in a container without Slurm's commands leaves this file to have its job put back.
+PUT_BACK_FILE = "requeue"
+_PUT_BACK = f"""
+status=$?
+[ ! -e "$RODS_LOGS/{PUT_BACK_FILE}" ] || scontrol requeue "$SLURM_JOB_ID"
+""".strip()
 # A daemon that was killed (out of memory) could not have its job put back.
 _AFTER_A_KILL = r"""
-status=$?
 [ "$status" = 0 ] || [ -e "$RODS_LOGS/outcome.json" ] || [ "$RODS_REQUEUE" = 0 ] || scontrol requeue "$SLURM_JOB_ID"
-exit "$status"
 """.strip()
 
 
@@ -76,7 +80,9 @@ def batch_text(batch: Batch, config: Config, run_dir: Path, attempt: int, *, aga
         'export PYTHONPATH="$RODS_RUN_DIR/code" PYTHONSAFEPATH=1',
         "srun --unbuffered \\",
         f"  {_steps(batch, config.cluster, run_dir)}",
+        _PUT_BACK,
         *([_AFTER_A_KILL] if batch.series else []),
+        'exit "$status"',
     ]
     return "\n".join(lines) + "\n"
 

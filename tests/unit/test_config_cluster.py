@@ -67,6 +67,13 @@ def test_a_container_that_cannot_start_is_refused(container: dict[str, Any], key
     assert keys({"container": container}) == {f"cluster.container.{key}"}
 
 
+@pytest.mark.parametrize("runs_dir", ["/data:ro/runs", "runs,more"])
+def test_a_run_directory_that_cannot_be_mounted_is_refused(runs_dir: str) -> None:
+    container = {"kind": "pyxis", "image": "x"}
+    assert keys({"container": container}, launch={"runs_dir": runs_dir}) == {"launch.runs_dir"}
+    assert keys({}, launch={"runs_dir": runs_dir}) == set()
+
+
 def test_mounts_may_say_where_and_how() -> None:
     mounts = ["/data", "/data:/inside", "/data:ro", "/data:/inside:rw", "/with blank"]
     assert keys({"container": {"kind": "apptainer", "image": "x.sif", "mounts": mounts}}) == set()

@@ -169,6 +169,63 @@ def test_a_failing_role_fails_the_job(tmp_path: Path) -> None:
     assert cluster.start(cluster.text(train, PAIR)).returncode == 7
 
 
+def scontrol(cluster: Cluster) -> Path:
+    """A stand-in for scontrol; the file in which it notes its calls."""
+    calls = cluster.bin / "calls"
+    (cluster.bin / "scontrol").write_text(f'#!/bin/bash\necho "$@" >>{calls}\n')
+    (cluster.bin / "scontrol").chmod(0o755)
+    return calls
+
+
+def test_a_role_that_cannot_reach_slurm_has_its_job_put_back_by_the_batch_script(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    calls = scontrol(cluster)
+    train, _ = batches(PAIR)
+    assert cluster.start(cluster.text(train, PAIR)).returncode == 0
+    assert not calls.exists()
+    cluster.python.write_text('#!/bin/bash\ntouch "$RODS_LOGS/requeue"\n')
+    assert cluster.start(cluster.text(train, PAIR)).returncode == 0
+    assert calls.read_text() == "requeue 7\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "again", "put_back"),
+    [
+        ("exit", 137, True, True),
+        ("exit", 137, False, False),
+        ("exit", 0, True, False),
+        ('touch "$RODS_LOGS/outcome.json"; exit', 1, True, False),
+    ],
+)
+def test_a_daemon_that_was_killed_without_a_word_is_put_back(
+    tmp_path: Path, body: str, status: int, again: bool, put_back: bool
+) -> None:
+    cluster = Cluster(tmp_path)
+    calls = scontrol(cluster)
+    cluster.python.write_text(f"#!/bin/bash\n{body} {status}\n")
+    _, synthesis = batches(PAIR)
+    done = cluster.start(cluster.text(synthesis, PAIR, again=again))
+    assert done.returncode == status
+    assert calls.exists() is put_back
+
+
+def test_an_apptainer_image_is_entered_with_the_run_directory(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "run of golden")
+    inside = cluster.bin / "apptainer"
+    inside.write_text('#!/bin/bash\nprintf "%s\\n" "$@" >"$RODS_RUN_DIR/seen"; shift 7; exec "$@"\n')
+    inside.chmod(0o755)
+    container = ContainerConfig(
+        kind="apptainer", image="/lustre/my image.sif", mounts=("/data:/in",), python=str(cluster.python)
+    )
+    config = replace(PAIR, cluster=replace(PAIR.cluster, container=container))
+    text = batch_text(batches(config)[0], config, cluster.run.path, 1)
+    assert cluster.start(text).returncode == 0
+    run = str(cluster.run.path)
+    seen = (cluster.run.path / "seen").read_text().splitlines()
+    assert seen[:7] == ["exec", "--nv", "--bind", run, "--bind", "/data:/in", "/lustre/my image.sif"]
+    assert cluster.said("0001/train.out")[:2] == ["train", "0"]
+
+
 def test_what_an_enclosing_job_left_does_not_reach_the_tasks(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.python.write_text("#!/bin/bash\nenv\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -53,7 +54,7 @@ def _cluster(config: Config) -> Iterator[Problem]:
     if cluster.kind == "slurm":
         yield from _texts(config)
         yield from _options(cluster)
-        yield from _container(cluster)
+        yield from _container(config)
         yield from _signal(cluster)
         if cluster.coschedule == "single" and config.synthesis.enabled:
             yield from _one_shape(cluster)
@@ -86,8 +87,8 @@ def _options(cluster: ClusterConfig) -> Iterator[Problem]:
             yield Problem(key, value, "the batch text sets this itself", f"use {OWN_OPTIONS[name]} instead")
 
 
-def _container(cluster: ClusterConfig) -> Iterator[Problem]:
-    container = cluster.container
+def _container(config: Config) -> Iterator[Problem]:
+    container, runs_dir = config.cluster.container, config.launch.runs_dir
     yield from choice("cluster.container.kind", container.kind, ("none", "apptainer", "pyxis"))
     if (container.kind != "none") is not bool(container.image):
         yield Problem(
@@ -98,6 +99,13 @@ def _container(cluster: ClusterConfig) -> Iterator[Problem]:
         )
     if not container.python.strip():
         yield Problem("cluster.container.python", container.python, "names no interpreter", "set python")
+    if container.kind != "none" and {":", ","} & set(os.path.abspath(runs_dir)):
+        yield Problem(
+            "launch.runs_dir",
+            runs_dir,
+            "the run directory is mounted into the container, and ':' and ',' separate mounts",
+            "set a path without them",
+        )
     for index, mount in enumerate(container.mounts):
         if not _MOUNT.fullmatch(mount) or _CONTROL.search(mount):
             yield Problem(
