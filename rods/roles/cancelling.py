@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from launchers import jobs as submissions
 from launchers.resources import TRAIN
@@ -86,6 +86,7 @@ class Canceller:
     scancel: Callable[[Sequence[str]], str] = scancel
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    _cancelled: set[str] = field(default_factory=set)
 
     def target(self) -> Target:
         """What goes on now.
@@ -153,9 +154,11 @@ class Canceller:
         return job.phase == Phase.waiting or job.returns or (TRAIN not in job.roles and not trainers)
 
     def _cancel(self, jobs: Sequence[JobState]) -> None:
-        if not jobs:
+        # Slurm takes its time to end a job; one that came back to the queue is cancelled again.
+        ids = [job.job_id for job in jobs if job.phase == Phase.waiting or job.job_id not in self._cancelled]
+        if not ids:
             return
-        ids = [job.job_id for job in jobs]
+        self._cancelled.update(ids)
         trouble = self.scancel(ids)
         self.say(f"scancel {' '.join(ids)}{': ' + trouble if trouble else ''}")
 

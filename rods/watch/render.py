@@ -12,7 +12,7 @@ from rich.text import Text
 
 from launchers.cost import Cost
 from launchers.states import Phase
-from rods.watch.jobs import JobState, Part
+from rods.watch.jobs import JobState, Part, deciding
 from rods.watch.state import RunState, newest_evaluations
 
 WIDTH = 90
@@ -112,8 +112,10 @@ def _rows(state: RunState) -> list[tuple[str, str]]:
 
 
 def _jobs(jobs: tuple[JobState, ...]) -> RenderableType:
-    """The jobs that are not over, or the newest one; a line a component."""
-    open_jobs = [job for job in jobs if job.phase != Phase.over or job.returns] or list(jobs[-1:])
+    """The jobs that are not over, or the one that says how the run ended; a line a component."""
+    open_jobs = [job for job in jobs if job.phase != Phase.over or job.returns] or [
+        job for job in [deciding(jobs)] if job
+    ]
     shown = open_jobs[:_JOBS_SHOWN]
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(3):

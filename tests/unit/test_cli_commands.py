@@ -109,12 +109,32 @@ def test_the_version_is_the_packages(tmp_path: Path) -> None:
     assert re.fullmatch(r"rods \d+\.\d+\.\d+\n", rods("--version", cwd=tmp_path).stdout)
 
 
-def test_status_imports_nothing_heavy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", "RUN"],
+        ["ls", "--runs", "RUNS"],
+        ["logs", "RUN", "train"],
+        ["cost", "RUN"],
+        ["cancel", "RUN"],
+        ["clean", "--runs", "RUNS", "--older", "9"],
+        ["resume", "--help"],
+        ["doctor", "--help"],
+        ["--help"],
+    ],
+)
+def test_looking_at_runs_imports_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
     run = make_run(tmp_path)
+    role = {"nodes": 1, "gpus_per_node": 0}
+    cluster = {"time_hours": 1, "train": role, "synthesis": role}
+    run.config_file.write_text(json.dumps({"cluster": cluster, "synthesis": {"enabled": True}}))
+    places = {"RUN": str(run.path), "RUNS": str(run.path.parent)}
+    words = [places.get(word, word) for word in arguments]
+    heavy = ("torch", "transformers", "hydra", "matplotlib", "submitit", "numpy", "openai", "wandb")
     code = (
         "import sys\nfrom typer.testing import CliRunner\nfrom rods.cli import app\n"
-        f"assert CliRunner().invoke(app, ['status', {str(run.path)!r}]).exit_code == 0\n"
-        "print([m for m in ('torch', 'transformers', 'hydra', 'matplotlib', 'submitit', 'numpy') if m in sys.modules])"
+        f"done = CliRunner().invoke(app, {words!r}, catch_exceptions=False)\nassert done.exit_code == 0, done.output\n"
+        f"print([m for m in {heavy!r} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -297,6 +297,7 @@ def test_of_jobs_that_are_all_over_the_newest_is_shown(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     submitted(run, "3", "train")
     submitted(run, "4", "train")
+    submitted(run, "3", "synthesis", replica=1)
     text = drawn(read_state(run, slurm()), 100)
-    assert "completed" in text
-    assert "and 1 more" in text
+    assert "completed" in text, "the newest with the trainer in it"
+    assert "and 2 more" in text
