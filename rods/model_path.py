@@ -35,3 +35,30 @@ def resolve(path: str) -> str:
             f"model.path = {path!r}: expected a Hugging Face model folder, found no config.json in it"
         )
     return str(folder)
+
+
+def local(path: str) -> str:
+    """The folder on this machine that holds the files of `model.path`; nothing is downloaded.
+
+    Raises:
+        ModelNotFoundError: see `resolve`; or a name that is not in the local Hugging Face cache.
+    """
+    found = resolve(path)
+    if Path(found).is_dir():
+        return found
+    from huggingface_hub import (
+        constants,
+        try_to_load_from_cache,
+    )  # a third of a second that commands do not need
+
+    try:
+        cached = try_to_load_from_cache(found, "config.json")
+    except ValueError:  # no name that the hub could have
+        cached = None
+    if not isinstance(cached, str):
+        raise ModelNotFoundError(
+            f"model.path = {path!r}: expected a folder, or a model in the Hugging Face cache "
+            f"({constants.HF_HUB_CACHE}), found neither. Compute nodes are offline, so nothing is downloaded here: run "
+            f"`hf download {path}` where there is a network, with the same HF_HOME, or set model.path to a folder"
+        )
+    return str(Path(cached).parent)

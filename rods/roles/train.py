@@ -24,7 +24,7 @@ from rods.exchange.attempt import Fence
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
-from rods.model_path import resolve
+from rods.model_path import local
 from rods.rollout import engine as engines
 from rods.rollout.chat import Chat, load_tokenizer
 from rods.rollout.episode import Rollout
@@ -87,7 +87,7 @@ def train(run: RunDir, attempt: int, build: StepperBuilder) -> int:
 
 def build_stepper(logs: Path, config: Config, tasks: TaskSet) -> RoleStepper:
     """Learner and engine of the configured model; what the engine's servers write goes into `logs`."""
-    model_dir = Path(resolve(config.model.path))
+    model_dir = Path(local(config.model.path))
     learner = Learner(model_dir, config.model, config.training, planned_steps(config, tasks), config.seed)
     engine = engines.build(model_dir, config.model, config.rollout, config.seed, logs)
     chat = Chat(load_tokenizer(model_dir), config.model, protocols.get(config.simulation.protocol))

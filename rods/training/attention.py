@@ -27,6 +27,7 @@ def packed_attention(
     scaling: float,
     bounds: torch.Tensor,
     lengths: tuple[int, ...],
+    sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Causal attention within each sequence; transformers calls it for every layer.
@@ -40,10 +41,16 @@ def packed_attention(
         scaling: of the scores.
         bounds: S+1 positions (int32) where the S sequences begin, and T.
         lengths: of the S sequences.
+        sliding_window: None; a layer with one would see further back here than it should.
 
     Returns:
         1×T×H×D, and no attention weights.
+
+    Raises:
+        ValueError: a layer with a sliding window.
     """
+    if sliding_window is not None:
+        raise ValueError(f"a sliding window of {sliding_window} tokens")
     parts = query[0], key[0], value[0]
     if query.is_cuda and query.dtype in _FLASH_TYPES:
         q, k, v = (part.transpose(0, 1) for part in parts)

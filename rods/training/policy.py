@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from huggingface_hub.constants import HF_HUB_CACHE
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, PreTrainedModel
@@ -27,7 +26,7 @@ _PROBE_TOLERANCE = 1e-2  # relative; bf16 rounds at 4e-3
 
 
 class WeightsMissingError(RodsError):
-    """A model that is neither in a folder nor in the local cache."""
+    """A model's folder that is not there or holds no weights."""
 
 
 class UnsupportedModelError(RodsError):
@@ -87,7 +86,7 @@ class Policy(nn.Module):
 
 
 def load(path: Path | str, dtype: str, entropy_gradient: bool) -> Policy:
-    """Load a policy from a Hugging Face folder (or a name in the local cache).
+    """Load a policy from a Hugging Face folder.
 
     Args:
         path: see `load_model`.
@@ -104,24 +103,23 @@ def load_model(path: Path | str, dtype: str) -> PreTrainedModel:
     """A causal language model that takes packed sequences.
 
     Args:
-        path: what `from_pretrained` takes.
+        path: a Hugging Face folder; `rods.model_path.local` finds it for a name.
         dtype: "float32" or "bfloat16"; stored weights are converted.
 
     Raises:
-        WeightsMissingError: neither a folder with weights nor a model in the local cache.
+        WeightsMissingError: no folder with weights in it.
         UnsupportedModelError: it scales or caps its logits, or sequences end to end are not kept apart.
     """
     disable_progress_bar()  # it would cut through the run's own progress display
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            str(path), dtype=getattr(torch, dtype), attn_implementation="sdpa"
+            str(path), dtype=getattr(torch, dtype), attn_implementation="sdpa", local_files_only=True
         )
     except OSError as error:
         raise WeightsMissingError(
-            f"model.path = {path}: expected a Hugging Face folder with config.json and weights, or the name of a "
-            f"model in the cache ({HF_HUB_CACHE}), found neither. Compute nodes are offline: run "
-            f"`hf download {path}` where there is a network, with the same HF_HOME, or name a folder. "
-            f"transformers says: {str(error).splitlines()[0]}"
+            f"model.path = {path}: expected a Hugging Face folder with config.json and weights (model.safetensors), "
+            f"found none that loads; run `hf download` again, or name another folder. transformers says: "
+            f"{str(error).splitlines()[0]}"
         ) from error
     _probe(model, path)
     return model
@@ -162,12 +160,10 @@ def _probe(model: PreTrainedModel, path: Path | str) -> None:
     try:
         logits = model.get_output_embeddings()(hidden_before(model.base_model, packed))
     except (TypeError, ValueError) as error:
-        raise _unsupported(model, path, "takes no sequences end to end") from error
+        raise _unsupported(model, path, f"takes no sequences end to end ({error})") from error
     found = logits.float().log_softmax(-1)
     if not torch.allclose(found, wanted, rtol=_PROBE_TOLERANCE, atol=_PROBE_TOLERANCE):
         raise _unsupported(model, path, "does more to its logits or in its attention than is known here")
-    if "sliding_attention" in (getattr(model.config, "layer_types", None) or ()):
-        raise _unsupported(model, path, "has a sliding window")
 
 
 def _unsupported(model: PreTrainedModel, path: Path | str, why: str) -> UnsupportedModelError:

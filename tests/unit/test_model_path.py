@@ -1,0 +1,42 @@
+"""A policy's files are found in the package, in a folder or in the local cache; else the message says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rods.model_path import ModelNotFoundError, local, resolve
+
+
+def test_a_folder_and_a_shipped_model_are_where_they_are(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    assert local(str(tmp_path)) == str(tmp_path)
+    assert local("shipped/tiny") == resolve("shipped/tiny")
+
+
+def test_a_name_is_looked_up_in_the_cache_and_nothing_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The cache as `hf download` leaves it.
+    repo = tmp_path / "models--Qwen--Qwen3-4B"
+    snapshot = repo / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert local("Qwen/Qwen3-4B") == str(snapshot)
+    with pytest.raises(ModelNotFoundError, match="run `hf download Qwen/Qwen3-8B` where there is a network"):
+        local("Qwen/Qwen3-8B")
+
+
+@pytest.mark.parametrize("path", ["no/such/model/anywhere", "", "..", "Qwen/Qwen3-4B\n"])
+def test_what_cannot_be_a_name_is_refused_alike(path: str) -> None:
+    with pytest.raises(ModelNotFoundError, match=r"model\.path = "):
+        local(path)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError, match=r"no config\.json in it"):
+        local(str(tmp_path))
