@@ -47,6 +47,18 @@ def _fsync_dir(path: Path) -> None:
         os.close(descriptor)
 
 
+def fsync_tree(folder: Path) -> None:
+    """Bring to the disk what others wrote below `folder`: every file and every folder, itself included."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            descriptor = os.open(os.path.join(parent, name), os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        fsync_dir(Path(parent))
+
+
 def rename(source: Path, target: Path) -> None:
     """Move `source` to `target`, atomically, over what is there; the folders are not synced.
 

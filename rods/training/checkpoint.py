@@ -19,13 +19,12 @@ from typing import Any, Protocol
 
 from rods.errors import RodsError
 from rods.exchange import marker, pressure
-from rods.exchange.atomic import make_dirs, read_json, write_json
+from rods.exchange.atomic import fsync_dir, fsync_tree, make_dirs, read_json, rename, write_json
 from rods.exchange.marker import Name, Scan
 from rods.exchange.rundir import RunDir
 from rods.exchange.usage import advice, human
 from rods.training import together
 from rods.training.ledger import WRITER
-from rods.training.together import PeerError
 from rods.training.tracker import NAME
 
 _EXTRA = "extra.json"
@@ -43,6 +42,15 @@ class Saves(Protocol):
 
     def save(self, folder: Path) -> None:
         """Write the state below the folder, which is there, on all ranks. Another thread writes beside it."""
+
+
+class Exports(Protocol):
+    """What an exported policy needs of a learner."""
+
+    rank: int
+
+    def export(self, folder: Path) -> None:
+        """Write the policy for others to load into the folder, which is there, on all ranks."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +89,8 @@ def save(
 
     Raises:
         DiskFullError: there is no room for it; says what to free.
-        OSError, RuntimeError: it could not be written.
-        PeerError: another rank could not write its part.
+        Exception: what a library raised when it could not write its part.
+        PeerError: another rank could not.
     """
     folder = _free_folder(run, position)
 
@@ -101,12 +109,43 @@ def save(
             _on_first(learner, begin)
             _save_state(folder, learner, write_state)
             _on_first(learner, finish)
-        except (OSError, RuntimeError, PeerError) as error:
+        except Exception as error:  # noqa: BLE001 (raised there)
             _give_up(folder, learner.rank, error)
 
     together.attempt(write_once, folder, learner.rank)
     _on_first(learner, lambda: prune(run, keep))
     return folder
+
+
+def export(target: Path, learner: Exports) -> None:
+    """Write the policy to the folder `target`, durably: it is whole or not there. Collective; waits as `save`.
+
+    Raises:
+        OSError, RuntimeError, PeerError: it could not be written; nothing of it stays.
+    """
+    partial = target.with_name(f".{target.name}.tmp")
+
+    def begin() -> None:
+        if partial.exists():
+            shutil.rmtree(partial)
+        make_dirs(partial)
+
+    def finish() -> None:
+        fsync_tree(partial)
+        if target.exists():
+            shutil.rmtree(target)
+        rename(partial, target)
+        fsync_dir(target.parent)
+
+    def write_once() -> None:
+        try:
+            _on_first(learner, begin)
+            together.all_or_none(lambda: learner.export(partial))
+            _on_first(learner, finish)
+        except Exception as error:  # noqa: BLE001 (raised there)
+            _give_up(partial, learner.rank, error)
+
+    together.attempt(write_once, target, learner.rank)
 
 
 def latest(run: RunDir) -> Path | None:
@@ -173,7 +212,7 @@ def prune(run: RunDir, keep: int) -> list[Path]:
     return old
 
 
-def _on_first(learner: Saves, action: Callable[[], object]) -> None:
+def _on_first(learner: Saves | Exports, action: Callable[[], object]) -> None:
     """Rank 0 does it, and the others learn how it went."""
     together.all_or_none(lambda: action() if learner.rank == 0 else None)
 

@@ -175,7 +175,7 @@ class Loop:
         self._evaluate()
         self._fence.check()
         self._ledger.record([RunFinished(self._step, self._ledger.state.epoch)])
-        self._stepper.export(self._parts.run.path / "policy")
+        checkpoint.export(self._parts.run.path / "policy", self._stepper)
         self._save()
 
     def _pause(self) -> bool:
