@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM
 
-from rods.config import ModelConfig, TrainingConfig
+from rods.config import CriticConfig, ModelConfig, TrainingConfig
+from rods.training.critic import whiten
 from rods.training.learner import Learner
 
 VOCABULARY = 263
@@ -22,6 +23,14 @@ TRAINING = TrainingConfig(
     gradient_clip=0.1,
     micro_batch_tokens=60,
     threads=1,
+)
+RANKED = replace(TRAINING, learning_rate=1e-4, mini_batches=2)
+PPO = replace(
+    TRAINING,
+    algorithm="ppo",
+    learning_rate=1e-4,
+    mini_batches=2,
+    critic=CriticConfig(learning_rate=2e-4, warmup_fraction=0.0, discount=0.99, gae_lambda=0.9, clip=0.002),
 )
 
 
@@ -53,6 +62,20 @@ def samples(count: int, seed: int = 0) -> tuple[list[Sample], list[float]]:
 def learner(folder: Path, training: TrainingConfig, steps: int = 10, dtype: str = "float32") -> Learner:
     """A learner on the policy in `folder`, seed 0."""
     return Learner(folder, ModelConfig(dtype=dtype, max_length=60), training, steps, seed=0)
+
+
+def rewards_of(rollouts: Sequence[Sample]) -> list[torch.Tensor]:
+    """Something is paid after every sampled token."""
+    generator = torch.Generator().manual_seed(1)
+    return [torch.rand(sum(rollout.mask), generator=generator) for rollout in rollouts]
+
+
+def ppo_step(trained: Learner, rollouts: Sequence[Sample]) -> dict[str, float]:
+    """The critic's and then the policy's part of a step; returns both's metrics."""
+    assert trained.critic is not None
+    estimate = trained.critic.estimate(rollouts, rewards_of(rollouts))
+    told = trained.critic.update(rollouts, estimate)
+    return told | trained.update(rollouts, whiten(estimate.advantages))
 
 
 def plain_update(

@@ -1,6 +1,6 @@
-"""One rank of a launched learner: trains a step and writes its figures (run by torchrun in the tests).
+"""One rank of launched learners: trains steps at every ZeRO stage and writes its figures (run by torchrun in tests).
 
-Usage: learner_rank.py POLICY_DIR OUT_DIR ZERO_STAGE
+Usage: learner_rank.py POLICY_DIR OUT_DIR
 """
 
 from __future__ import annotations
@@ -12,31 +12,54 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from learner_examples import TRAINING, learner, samples
+from learner_examples import PPO, RANKED, learner, ppo_step, samples
 
 from rods.training.batch import BatchError
+from rods.training.learner import Learner
+
+STAGES = (0, 1, 2, 3)
 
 
-def main(policy_dir: Path, out: Path, zero_stage: int) -> None:
-    """Update, check that an indivisible batch is refused on every rank, save, load and export."""
-    trained = learner(
-        policy_dir, replace(TRAINING, learning_rate=1e-4, mini_batches=2, zero_stage=zero_stage)
-    )
+def main(policy_dir: Path, out: Path) -> None:
+    """GRPO at all stages, then PPO at the two that partition least and most."""
+    for stage in STAGES:
+        grpo(policy_dir, out / f"grpo{stage}", stage)
+    for stage in (STAGES[0], STAGES[-1]):
+        ppo(policy_dir, out / f"ppo{stage}", stage)
+    dist.destroy_process_group()
+
+
+def grpo(policy_dir: Path, out: Path, stage: int) -> None:
+    """Update, with an indivisible batch before it, save, load and gather."""
+    out.mkdir(exist_ok=True)
+    trained = learner(policy_dir, replace(RANKED, zero_stage=stage))
     try:
         trained.update(*samples(7))
     except BatchError as error:
         (out / f"refused{trained.rank}.txt").write_text(str(error))
     trained.order.manual_seed(0)  # the refused batch has drawn an order
-    metrics = trained.update(*samples(12))
-    (out / f"metrics{trained.rank}.json").write_text(json.dumps(metrics))
+    told = trained.update(*samples(12))
     trained.save(out / "state")
     trained.load(out / "state")
+    write(trained, out, told)
+
+
+def ppo(policy_dir: Path, out: Path, stage: int) -> None:
+    """Two steps of critic and policy."""
+    out.mkdir(exist_ok=True)
+    trained = learner(policy_dir, replace(PPO, zero_stage=stage))
+    ppo_step(trained, samples(12)[0])
+    write(trained, out, ppo_step(trained, samples(12)[0]))
+
+
+def write(trained: Learner, out: Path, told: dict[str, float]) -> None:
+    """This rank's metrics, and the weights once."""
+    (out / f"metrics{trained.rank}.json").write_text(json.dumps(told))
     weights = dict(trained.weights())
     if trained.rank == 0:
         torch.save(weights, out / "weights.pt")
     dist.barrier()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -7,35 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from learner_examples import TRAINING, Sample, learner, plain_update, samples
+from learner_examples import PPO, Sample, learner, plain_update, ppo_step, rewards_of, samples
 from rollout_examples import episode
 from transformers import AutoModelForCausalLM
 
-from rods.config import CriticConfig
 from rods.training import objective
-from rods.training.critic import whiten
-from rods.training.learner import Learner
 from rods.training.state import StateError
-
-PPO = replace(
-    TRAINING,
-    algorithm="ppo",
-    learning_rate=1e-4,
-    critic=CriticConfig(learning_rate=2e-4, warmup_fraction=0.0, discount=0.99, gae_lambda=0.9, clip=0.002),
-)
-
-
-def rewards_of(rollouts: list[Sample]) -> list[torch.Tensor]:
-    """Something paid in the middle and at the end."""
-    generator = torch.Generator().manual_seed(1)
-    return [torch.rand(sum(rollout.mask), generator=generator) for rollout in rollouts]
-
-
-def step(trained: Learner, rollouts: list[Sample]) -> dict[str, float]:
-    assert trained.critic is not None
-    estimate = trained.critic.estimate(rollouts, rewards_of(rollouts))
-    told = trained.critic.update(rollouts, estimate)
-    return told | trained.update(rollouts, whiten(estimate.advantages))
 
 
 class PlainCritic:
@@ -82,9 +59,9 @@ class PlainCritic:
 @pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])
 def test_a_ppo_step_equals_plain_pytorch(policy_dir: Path, zero_stage: int) -> None:
     rollouts, _ = samples(12)
-    trained = learner(policy_dir, replace(PPO, zero_stage=zero_stage, mini_batches=2))
+    trained = learner(policy_dir, replace(PPO, zero_stage=zero_stage))
     for _ in range(2):  # at the first step all values are 0
-        metrics = step(trained, rollouts)
+        metrics = ppo_step(trained, rollouts)
 
     plain, order = PlainCritic(policy_dir), torch.Generator().manual_seed(0)
     for _ in range(2):
@@ -110,34 +87,35 @@ def test_a_ppo_step_equals_plain_pytorch(policy_dir: Path, zero_stage: int) -> N
 
 def test_the_policys_step_takes_an_advantage_per_token(policy_dir: Path) -> None:
     rollouts, advantages = samples(12)
-    one, other = learner(policy_dir, PPO), learner(policy_dir, PPO)
+    config = replace(PPO, mini_batches=1)
+    one, other = learner(policy_dir, config), learner(policy_dir, config)
     one.update(rollouts, advantages)
     each = [
         torch.full((sum(rollout.mask),), advantage)
         for rollout, advantage in zip(rollouts, advantages, strict=True)
     ]
     other.update(rollouts, each)
-    expected, _ = plain_update(policy_dir, rollouts, advantages, PPO)
+    expected, _ = plain_update(policy_dir, rollouts, advantages, config)
     for (name, tensor), (_, same) in zip(one.weights(), other.weights(), strict=True):
         assert torch.equal(tensor, same)
         torch.testing.assert_close(tensor, expected[name], rtol=0, atol=5e-6)
 
 
 def test_a_restart_continues_policy_and_critic_bit_for_bit(policy_dir: Path, tmp_path: Path) -> None:
-    config = replace(PPO, mini_batches=2, critic=replace(PPO.critic, warmup_fraction=0.5))
+    config = replace(PPO, critic=replace(PPO.critic, warmup_fraction=0.5))
     batches = [samples(8, seed=number)[0] for number in range(4)]
     straight = learner(policy_dir, config, steps=4)
-    told = [step(straight, each) for each in batches]
+    told = [ppo_step(straight, each) for each in batches]
     assert len({metrics["critic_learning_rate"] for metrics in told}) > 2
 
     first = learner(policy_dir, config, steps=4)
     for each in batches[:2]:
-        step(first, each)
+        ppo_step(first, each)
     first.save(tmp_path)
     second = learner(policy_dir, config, steps=4)
-    step(second, batches[3])
+    ppo_step(second, batches[3])
     second.load(tmp_path)
-    assert [step(second, each) for each in batches[2:]] == told[2:]
+    assert [ppo_step(second, each) for each in batches[2:]] == told[2:]
     assert second.critic is not None
     assert second.critic.steps == 4
 
@@ -151,7 +129,10 @@ def test_a_checkpoint_without_a_critic_is_refused(policy_dir: Path, tmp_path: Pa
 def test_whole_steps_of_ppo_through_the_objective(policy_dir: Path) -> None:
     group = [episode([True, False], 2, [4, 3]), episode([True, True], 2, [2, 5])]
     trained = learner(
-        policy_dir, replace(PPO, credit="turn", critic=replace(PPO.critic, alone_steps=1, learning_rate=1e-2))
+        policy_dir,
+        replace(
+            PPO, credit="turn", mini_batches=1, critic=replace(PPO.critic, alone_steps=1, learning_rate=1e-2)
+        ),
     )
     before = dict(trained.weights())
     alone = objective.update(trained, [group], lambda: None)

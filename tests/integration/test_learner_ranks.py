@@ -1,4 +1,4 @@
-"""Two launched ranks train like one."""
+"""Two launched ranks train like one, at every ZeRO stage, under GRPO and PPO."""
 
 from __future__ import annotations
 
@@ -6,36 +6,68 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from learner_examples import TRAINING, learner, samples
+from learner_examples import PPO, RANKED, learner, ppo_step, samples
+
+from rods.training.learner import Learner
 
 HELPERS = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("zero_stage", [2, 3])
-def test_two_ranks_equal_one(policy_dir: Path, tmp_path: Path, zero_stage: int) -> None:
-    alone = learner(policy_dir, replace(TRAINING, learning_rate=1e-4, mini_batches=2))
-    wanted = alone.update(*samples(12))
+@pytest.fixture(scope="module")
+def launched(policy_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two ranks wrote, all learners in one launch."""
+    out = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = [str(HELPERS / "learner_rank.py"), str(policy_dir), str(tmp_path), str(zero_stage)]
-    launched = subprocess.run(
-        command + script,
+    done = subprocess.run(
+        [*command, str(HELPERS / "learner_rank.py"), str(policy_dir), str(out)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{HELPERS}:{HELPERS.parent}"},
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
     )
-    assert launched.returncode == 0, launched.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-3000:]
+    return out
+
+
+@pytest.fixture(scope="module")
+def alone(policy_dir: Path) -> tuple[Learner, dict[str, float]]:
+    """GRPO in one process, and what it told."""
+    trained = learner(policy_dir, RANKED)
+    return trained, trained.update(*samples(12))
+
+
+def compare(folder: Path, one: Learner, wanted: dict[str, float], within: float) -> None:
     for rank in (0, 1):
-        metrics = json.loads((tmp_path / f"metrics{rank}.json").read_text())
+        metrics = json.loads((folder / f"metrics{rank}.json").read_text())
         assert metrics == pytest.approx(wanted, rel=1e-4, abs=1e-6)
-        assert "which 2 ranks cannot share" in (tmp_path / f"refused{rank}.txt").read_text()
-    weights = torch.load(tmp_path / "weights.pt", weights_only=True)
-    for name, tensor in alone.weights():
-        torch.testing.assert_close(weights[name], tensor, rtol=0, atol=1e-5)
+    weights = torch.load(folder / "weights.pt", weights_only=True)
+    for name, tensor in one.weights():
+        torch.testing.assert_close(weights[name], tensor, rtol=0, atol=within)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_two_ranks_equal_one(launched: Path, alone: tuple[Learner, dict[str, float]], stage: int) -> None:
+    compare(launched / f"grpo{stage}", *alone, within=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_batch_that_ranks_cannot_share_is_refused_on_each(launched: Path, stage: int) -> None:
+    for rank in (0, 1):
+        told = (launched / f"grpo{stage}" / f"refused{rank}.txt").read_text()
+        assert "7 rollouts, which 2 ranks cannot share" in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [0, 3])
+def test_two_ranks_equal_one_under_ppo(launched: Path, policy_dir: Path, stage: int) -> None:
+    trained = learner(policy_dir, PPO)
+    ppo_step(trained, samples(12)[0])
+    wanted = ppo_step(trained, samples(12)[0])
+    compare(launched / f"ppo{stage}", trained, wanted, within=5e-5)
