@@ -119,11 +119,18 @@ async def _make(
     logs = order.folder / "logs" / f"{socket.gethostname()[:40]}-{os.getpid()}"
     async with open_backend(config.synthesis, order.folder, logs, _Waiting()) as backend:
         pipeline = Pipeline(config.synthesis, backend, config.seed, known)
-        offline = Offline(
-            order.folder / dataset.JOURNAL, seeds, pipeline, backend, order.count, order.max_requests, report
-        )
-        await offline.make(config.synthesis.workers)
-    chosen = dataset.select(offline.requests, order.count)
+        wanted = order.count
+        while True:
+            offline = Offline(
+                order.folder / dataset.JOURNAL, seeds, pipeline, backend, wanted, order.max_requests, report
+            )
+            await offline.make(config.synthesis.workers)
+            chosen = dataset.select(offline.requests, order.count, config.synthesis.max_similarity)
+            missing = order.count - len(chosen.accepted)
+            if missing <= 0 or len(offline.requests) >= order.max_requests:
+                break
+            # Whether a variant is like one before it is known when all before it are finished.
+            wanted = offline.distinct + missing
     return dataset.write(
         order.folder, identity, chosen, offline.requests.values(), task_set.heldout, order.count
     )

@@ -27,6 +27,7 @@ from pyarrow import parquet
 from rods.errors import RodsError
 from rods.exchange.atomic import make_dirs, read_json, write_bytes, write_json, write_text
 from rods.synthesis.offline import Request
+from rods.synthesis.similarity import Corpus
 from rods.tasks.file import HELDOUT, TRAIN
 from rods.tasks.model import Task
 
@@ -57,7 +58,7 @@ class Selection:
     """The dataset's part of the finished requests.
 
     Attributes:
-        accepted: variants and their content ids, in the order of requests, no content twice.
+        accepted: variants and their content ids, in the order of requests, none like one before it.
         rejected: lines of rejected.jsonl.
         requests: those that were needed; later ones were made ahead and play no part.
     """
@@ -89,10 +90,16 @@ def prepare(folder: Path, identity: Mapping[str, Any]) -> None:
     write_json(manifest, {"format": _FORMAT, "complete": False, "identity": identity})
 
 
-def select(requests: Mapping[int, Request], count: int) -> Selection:
-    """The first `count` distinct variants in the order of requests, and what was rejected on the way."""
+def select(requests: Mapping[int, Request], count: int, max_similarity: float) -> Selection:
+    """The first `count` variants in the order of requests that repeat none before them, and what was rejected.
+
+    Args:
+        requests: finished ones, by index.
+        count: variants wanted.
+        max_similarity: from which on a variant repeats another (`similarity`).
+    """
     chosen = Selection([], [], [])
-    seen: dict[str, str] = {}
+    before = Corpus((), max_similarity)
     for index in itertools.count():
         if index not in requests or len(chosen.accepted) == count:
             return chosen
@@ -101,10 +108,11 @@ def select(requests: Mapping[int, Request], count: int) -> Selection:
         if not request.tasks:
             chosen.rejected.append(_rejected(request, request.reason))
         for task, content in zip(request.tasks, request.contents, strict=True):
-            if content in seen:
-                chosen.rejected.append(_rejected(request, f"duplicate: repeats the variant {seen[content]}"))
+            read = Task.from_json(task)
+            if repeated := before.repeated(read):
+                chosen.rejected.append(_rejected(request, f"duplicate: {repeated}"))
             elif len(chosen.accepted) < count:
-                seen[content] = task["id"]
+                before.add(read)
                 chosen.accepted.append((task, content))
     raise AssertionError("unreachable")
 

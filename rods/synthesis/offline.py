@@ -2,8 +2,8 @@
 
 Request number i asks for variants of seed i modulo the number of seeds, under a key that is made of i. A variant's
 content depends on its seed and key alone, and the dataset is the first N accepted variants *in the order of
-requests*. So neither the number of workers, nor the order of arrival, nor a kill and a restart changes it, and a
-dataset of N variants is the beginning of any larger one with the same settings.
+requests* that are like none before them. So neither the number of workers, nor the order of arrival, nor a kill and a
+restart changes it, and a dataset of N variants is the beginning of any larger one with the same settings.
 
 Finished requests are kept in a journal, one file per process; whoever starts in the same folder reads them all and
 asks for what is missing.
@@ -126,6 +126,11 @@ class Offline:
         self._indices = self._missing()
         self._calls_counted, self._time_counted = backend.llm_calls, time.monotonic()
         self._last_answer = float("-inf")
+
+    @property
+    def distinct(self) -> int:
+        """Variants of different content so far."""
+        return len(self._contents)
 
     async def make(self, workers: int) -> None:
         """Have `workers` requests open at a time until enough is accepted, or `max_requests` are finished.

@@ -1,4 +1,4 @@
-"""Duplicates and near-duplicates of fixed tasks: the run's seeds and the held-out tasks.
+"""Duplicates and near-duplicates: of the run's seeds and held-out tasks, and within a static dataset.
 
 Two tasks are near-duplicates when their calls are alike and either say enough to make that no accident or run in
 worlds that are alike too. *Alike* is a Jaccard index of shingles, `synthesis.max_similarity` (0.9) or more:
@@ -10,15 +10,17 @@ worlds that are alike too. *Alike* is a Jaccard index of shingles, `synthesis.ma
 Types, empty turns and the words of the messages play no part, so that a task told otherwise, or made adversarial,
 is still the same task. All of it is ours: the paper does not say that duplicates are refused.
 
-Only tasks that are fixed for a run are compared here. What other variants exist depends on the order of arrival,
+In a run only tasks that are fixed are compared here. What other variants exist depends on the order of arrival,
 on which a variant's content must not depend; the trainer's pool refuses their exact duplicates when it admits
-them.
+them. A static dataset has an order, and so its variants are compared with those before them too.
 """
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,6 +29,8 @@ from rods.tasks.model import Call, Task
 from rods.tasks.profile import leaves
 
 _SPECIFIC = 6  # argument values from which calls that are alike are no accident; phrasebook tasks have fewer
+
+_ROUNDING = 1e-9  # a product of floats may lie above the whole number that it stands for
 
 Bag = Counter[Hashable]
 
@@ -60,7 +64,10 @@ class Fingerprint:
 
 
 class Corpus:
-    """Fixed tasks that no variant may repeat.
+    """Tasks that no variant may repeat.
+
+    Calls that are alike share one of their few first shingles in any order that is the same for all (the prefix
+    filter of set-similarity joins), and so only tasks that share one are compared.
 
     Args:
         tasks: seeds and held-out tasks, in any order: the answer does not depend on it.
@@ -68,18 +75,26 @@ class Corpus:
     """
 
     def __init__(self, tasks: Iterable[Task], threshold: float) -> None:
-        self._known = [Fingerprint(task) for task in tasks]
-        self._contents = {
-            known.content: known.task.id for known in sorted(self._known, key=_id, reverse=True)
-        }
         self._threshold = threshold
+        self._contents: dict[str, str] = {}
+        self._by_shingle: dict[Hashable, list[Fingerprint]] = {}
+        for task in tasks:
+            self.add(task)
+
+    def add(self, task: Task) -> None:
+        """From now on this task may not be repeated either."""
+        known = Fingerprint(task)
+        self._contents[known.content] = min(task.id, self._contents.get(known.content, task.id))
+        for shingle in self._first(known):
+            self._by_shingle.setdefault(shingle, []).append(known)
 
     def repeated(self, task: Task, more: Iterable[Task] = ()) -> str:
         """Which task of the corpus, or of `more`, this one repeats, in words; "" for none."""
         own = Fingerprint(task)
         if own.content in self._contents:
             return f"the same as {self._contents[own.content]}"
-        others = (*self._known, *(Fingerprint(other) for other in more))
+        alike = {id(known): known for item in self._first(own) for known in self._by_shingle.get(item, ())}
+        others = (*alike.values(), *(Fingerprint(other) for other in more))
         found = [
             (similar, other.task.id) for other in others if (similar := self._similar(own, other)) is not None
         ]
@@ -87,6 +102,12 @@ class Corpus:
             return ""
         similar, name = max(found, key=lambda item: (item[0], item[1]))
         return f"{similar:.2f} like {name}, allowed less than {self._threshold:g}"
+
+    def _first(self, task: Fingerprint) -> Sequence[Hashable]:
+        """So many shingles that a task without any of them shares too few with this one."""
+        items = [(item, number) for item, count in task.calls.items() for number in range(count)]
+        needed = math.ceil(self._threshold * len(items) - _ROUNDING)
+        return sorted(items, key=_order)[: len(items) - needed + 1]
 
     def _similar(self, a: Fingerprint, b: Fingerprint) -> float | None:
         """Similarity of the calls where the tasks are near-duplicates, else None."""
@@ -136,5 +157,7 @@ def _normal(value: Any) -> str:
     return f"{value:g}" if number else "".join(str(value).casefold().split())
 
 
-def _id(known: Fingerprint) -> str:
-    return known.task.id
+def _order(item: Hashable) -> tuple[int, str]:
+    """Some order, the same for all tasks, that does not put what is common first."""
+    text = repr(item)
+    return zlib.crc32(text.encode()), text

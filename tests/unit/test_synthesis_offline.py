@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from rods.synthesis.errors import PipelineFailure
 from rods.synthesis.offline import Offline, Request, ServerLostError, finished, key_of
 from rods.synthesis.pipeline import Pipeline
 from rods.synthesis.scripted import ScriptedBackend
-from rods.tasks.model import Origin, TaskType
+from rods.tasks.model import Call, Origin, Task, TaskType, Turn
 
 FILES = ("train.jsonl", "heldout.jsonl", "rejected.jsonl", "train.parquet")
 SEEDS = tasks.load(TasksConfig(source="scripted", train_count=5, heldout_count=0)).train
@@ -100,7 +101,7 @@ def test_neither_workers_nor_arrival_change_the_dataset(
     for backend, size in ((ScriptedBackend(), 1), (Shuffled(seed), workers)):
         made = offline(tmp_path_factory.mktemp("o"), backend, 7)
         asyncio.run(made.make(size))
-        chosen.append(select(made.requests, 7))
+        chosen.append(select(made.requests, 7, 0.9))
     assert chosen[0].accepted == chosen[1].accepted
     assert chosen[0].rejected == chosen[1].rejected
 
@@ -229,7 +230,7 @@ def test_an_outage_is_no_part_of_the_dataset(tmp_path: Path) -> None:
     straight, hurt = offline(tmp_path / "a", ScriptedBackend(), 6), offline(tmp_path / "b", Down(2), 6)
     asyncio.run(straight.make(1))
     asyncio.run(hurt.make(1))
-    chosen = [select(made.requests, 6) for made in (straight, hurt)]
+    chosen = [select(made.requests, 6, 0.9) for made in (straight, hurt)]
     assert chosen[0].accepted == chosen[1].accepted
     assert chosen[0].rejected == chosen[1].rejected
 
@@ -241,14 +242,14 @@ def test_a_server_that_stays_away_ends_the_work_and_rejects_nothing(tmp_path: Pa
     assert finished(tmp_path) == {}
     made = offline(tmp_path, ScriptedBackend(), 6)
     asyncio.run(made.make(3))
-    assert len(select(made.requests, 6).accepted) == 6
+    assert len(select(made.requests, 6, 0.9).accepted) == 6
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_seed_that_alone_gets_no_answer_is_rejected(tmp_path: Path) -> None:
     made = offline(tmp_path, Down(seed=SEEDS[2].id), 6)
     asyncio.run(made.make(2))
-    chosen = select(made.requests, 6)
+    chosen = select(made.requests, 6, 0.9)
     assert len(chosen.accepted) == 6
     assert {line["seed"] for line in chosen.rejected} == {SEEDS[2].id}
     assert all("nobody there" in line["reason"] for line in chosen.rejected)
@@ -270,10 +271,17 @@ def test_a_backend_that_nothing_is_accepted_from_comes_to_an_end(tmp_path: Path)
 
 
 def request(index: int, *made: str) -> Request:
-    """A finished request whose variants have these contents."""
-    variants = [{"id": f"{index}{content}", "type": "base"} for content in made]
+    """A finished request whose variants make files of these names."""
+    variants = [touching(f"{index}{name}", name) for name in made]
+    contents = [task.content_id() for task in variants]
     reason = "" if made else "no luck"
-    return Request(index, key_of(index), "s", "base", variants, list(made), 1, [], reason, 0, 0.0)
+    tasks = [task.to_json() for task in variants]
+    return Request(index, key_of(index), "s", "base", tasks, contents, 1, [], reason, 0, 0.0)
+
+
+def touching(name: str, file_name: str, query: str = "Make it.") -> Task:
+    turns = (Turn(query, (Call("touch", {"file_name": file_name}),)),)
+    return Task(name, TaskType.BASE, ("GorillaFileSystem",), {"GorillaFileSystem": {}}, turns)
 
 
 @settings(max_examples=100, deadline=None)
@@ -282,11 +290,33 @@ def test_the_selection_holds_every_content_once_and_says_why_the_rest_is_out(
     made: list[list[str]], count: int
 ) -> None:
     requests = {index: request(index, *contents) for index, contents in enumerate(made)}
-    chosen = select(requests, count)
+    chosen = select(requests, count, 0.9)
     found = [content for _, content in chosen.accepted]
     assert len(found) == len(set(found)) == min(count, len({content for each in made for content in each}))
-    assert select({index: requests[index] for index in reversed(requests)}, count) == chosen
-    assert select({**requests, len(made) + 1: request(99, "z")}, count) == chosen, (
+    assert select({index: requests[index] for index in reversed(requests)}, count, 0.9) == chosen
+    assert select({**requests, len(made) + 1: request(99, "z")}, count, 0.9) == chosen, (
         "nothing behind a gap counts"
     )
     assert len(chosen.rejected) >= sum(not each.tasks for each in chosen.requests)
+
+
+def test_a_variant_in_other_words_is_no_further_variant() -> None:
+    told = touching("first", "a"), touching("again", "a", "Create the file, please."), touching("other", "b")
+    requests = {
+        index: replace(request(index), tasks=[task.to_json()], contents=[task.content_id()])
+        for index, task in enumerate(told)
+    }
+    chosen = select(requests, 3, 0.9)
+    assert [task["id"] for task, _ in chosen.accepted] == ["first", "other"]
+    assert [line["reason"] for line in chosen.rejected] == [
+        "duplicate: 1.00 like first, allowed less than 0.9"
+    ]
+
+
+def test_what_repetitions_took_out_is_made_up_for(tmp_path: Path) -> None:
+    """Few distinct variants are possible at this similarity: more requests than variants are needed."""
+    manifest = make(tmp_path / "d", 6, "synthesis.max_similarity=0.45", "tasks.train_count=2", max_requests=60)
+    assert manifest["complete"]
+    assert manifest["figures"]["accepted"] == 6
+    lines = (tmp_path / "d" / "rejected.jsonl").read_text()
+    assert "duplicate: 0." in lines

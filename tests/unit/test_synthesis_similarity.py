@@ -109,3 +109,22 @@ def test_the_shipped_split_is_told_apart(source: str) -> None:
     corpus = Corpus(loaded.heldout, 0.9)
     repeated = {seed.id for seed in loaded.train if corpus.repeated(seed)}
     assert {name.rpartition("_")[2] for name in repeated} <= {"136"}
+
+
+def bag_task(name: str, values: list[int]) -> Task:
+    """A call for each value."""
+    calls = tuple(Call("f", {"value": value}) for value in values)
+    return Task(name, TaskType.BASE, (), {}, (Turn("Do it.", calls),))
+
+
+_VALUES = st.lists(st.integers(0, 4), min_size=1, max_size=12)
+
+
+@given(st.lists(_VALUES, min_size=1, max_size=6), _VALUES, st.sampled_from([0.3, 0.5, 0.8, 0.9, 1.0]))
+def test_the_index_misses_nothing_that_comparing_with_all_would_find(
+    known: list[list[int]], own: list[int], threshold: float
+) -> None:
+    corpus = Corpus([bag_task(f"t{index}", values) for index, values in enumerate(known)], threshold)
+    mine = bag_task("mine", own)
+    one_by_one = [bool(Corpus([], threshold).repeated(mine, [bag_task("t", values)])) for values in known]
+    assert bool(corpus.repeated(mine)) == any(one_by_one)
