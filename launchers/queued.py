@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launchers import jobs, scheduler
+from launchers import scheduler, started
 from launchers.errors import LaunchError
 from launchers.scheduler import JobInfo, Scheduler
 from launchers.states import Phase
@@ -15,7 +15,7 @@ def open_jobs(run: RunDir, slurm: Scheduler | None = None) -> list[JobInfo]:
     Args:
         slurm: who is asked; default: this process's scheduler.
     """
-    infos = (slurm or scheduler.HERE).query(job.job_id for job in jobs.read(run))
+    infos = (slurm or scheduler.HERE).query(job.job_id for job in started.of_run(run))
     return [info for info in infos.values() if _is_open(info)]
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from launchers import jobs as submissions
+from launchers import started
 from launchers.resources import TRAIN
 from launchers.scheduler import Scheduler
 from launchers.states import Phase
@@ -94,7 +94,7 @@ class Canceller:
         Raises:
             CancelError: Slurm does not answer, so that it cannot be told.
         """
-        submitted = submissions.read(self.run)
+        submitted = started.of_run(self.run)
         jobs = look(submitted, self.slurm.query(job.job_id for job in submitted))
         silent = [job for job in jobs if job.phase == Phase.unknown and not job.gone]
         if silent:

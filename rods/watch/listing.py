@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from launchers import jobs as submissions
-from launchers import scheduler
+from launchers import scheduler, started
 from launchers.scheduler import Scheduler
 from launchers.states import Phase
 from rods.errors import RodsError
@@ -68,7 +67,7 @@ def _ask_once(runs: Sequence[RunDir], slurm: Scheduler) -> None:
     jobs: list[str] = []
     for run in runs:
         try:
-            jobs += [job.job_id for job in submissions.read(run)]
+            jobs += [job.job_id for job in started.of_run(run)]
         except _BROKEN:
             continue  # the run's own line tells it
     slurm.query(jobs)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from launchers import jobs as submissions
-from launchers import scheduler
+from launchers import scheduler, started
 from launchers.cost import ACCOUNTING, DIRECTORY, Cost, Progress, Span, Step, cost, energy_j, spans_of_jobs
 from launchers.jobs import SubmittedJob
 from launchers.resources import SYNTHESIS, TRAIN
@@ -39,7 +38,7 @@ def read(run: RunDir, slurm: Scheduler | None = None) -> Cost:
 def read_many(runs: Sequence[RunDir], slurm: Scheduler | None = None) -> list[Cost]:
     """`read` of each, with one question to accounting."""
     asked = (slurm or scheduler.HERE).starts
-    submitted = [submissions.read(run) for run in runs]
+    submitted = [started.of_run(run) for run in runs]
     starts, trouble = asked([job.job_id for jobs in submitted for job in jobs])
     return [_account(run, jobs, starts, trouble) for run, jobs in zip(runs, submitted, strict=True)]
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from launchers import jobs as submissions
-from launchers import scheduler
+from launchers import scheduler, started
 from launchers.scheduler import Scheduler
 from rods.errors import RodsError
 from rods.exchange import replica
@@ -131,7 +131,7 @@ def read_state(run: RunDir, slurm: Scheduler | None = None) -> RunState:
 
 
 def _jobs(run: RunDir, slurm: Scheduler | None) -> tuple[JobState, ...]:
-    submitted = submissions.read(run)
+    submitted = started.of_run(run)
     return look(submitted, (slurm or scheduler.HERE).query(job.job_id for job in submitted))
 
 
