@@ -8,6 +8,7 @@ role runs from the copy.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,22 +28,36 @@ PACKAGES = ("rods", "launchers", "analysis")
 # Absent where only the packages are installed.
 BESIDE = ("conf", "hydra_plugins", "launch.py", "setup.cfg", "pyproject.toml")
 ENVIRONMENT_FILE = "env.txt"
+_NOT_SOURCE = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 _SHOWN = 3
 
 
-def freeze(run: RunDir, config: Config, overrides: Sequence[str], source: Path | None = None) -> None:
+def freeze(
+    run: RunDir,
+    config: Config,
+    overrides: Sequence[str],
+    source: Path | None = None,
+    like: RunDir | None = None,
+) -> None:
     """Write config.yaml, code/, env.txt and their hashes into a new run directory.
 
     Args:
         overrides: what was typed after `launch.py`, for a person who wants to start the run again.
         source: root of the source tree to copy; default: where this package lies.
+        like: a run frozen just before, for a sweep: its code is taken instead, as links to the same files. They are
+            never written, and each role still compares them with their hashes.
 
     Raises:
         SnapshotError: `source` lacks a package.
     """
-    _copy_code(source or Path(rods.__file__).parent.parent, run.code)
+    if like is None:
+        _copy_code(source or Path(rods.__file__).parent.parent, run.code)
+        files = {}
+    else:
+        shutil.copytree(like.code, run.code, copy_function=_link, ignore=_NOT_SOURCE)
+        files = like.read_manifest()["files"]
     write_text(run.path / ENVIRONMENT_FILE, environment.lock())
-    run.update_manifest(overrides=list(overrides))
+    run.update_manifest(overrides=list(overrides), files=files)
     freeze_config(run, config)
 
 
@@ -136,19 +151,26 @@ def environment_changes(run: RunDir) -> list[str]:
 
 
 def _copy_code(source: Path, target: Path) -> None:
-    ignore = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
     for name in PACKAGES:
         if not (source / name).is_dir():
             raise SnapshotError(
                 f"{source}: expected the package {name} to freeze, found none; reinstall the project"
             )
-        shutil.copytree(source / name, target / name, ignore=ignore)
+        shutil.copytree(source / name, target / name, ignore=_NOT_SOURCE)
     for name in BESIDE:
         if (source / name).is_dir():
-            shutil.copytree(source / name, target / name, ignore=ignore)
+            shutil.copytree(source / name, target / name, ignore=_NOT_SOURCE)
         elif (source / name).is_file():
             shutil.copy2(source / name, target / name)
     permissions.settle(target)
+
+
+def _link(source: str, target: str) -> None:
+    """A second name for a file; a copy where the file system gives none."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _hashes(run: RunDir) -> dict[str, str]:

@@ -127,11 +127,14 @@ def _open_or_create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
     return create(config, plan, overrides)
 
 
-def create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
+def create(config: Config, plan: Plan, overrides: list[str], like: RunDir | None = None) -> RunDir:
     """A new run directory with its code and configuration frozen; this process owns it.
 
+    Args:
+        like: another run of the same sweep, whose code it shares.
+
     Raises:
-        RodsError, OSError: it cannot be made there.
+        RodsError, OSError: it cannot be made there; nothing is left of it.
     """
     exchange = config.exchange
     permissions.adopt(exchange.mode)
@@ -142,8 +145,12 @@ def create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
         mode=exchange.mode,
         group=exchange.group,
     )
-    owner.take(run, config.launch.heartbeat_timeout_s)
-    snapshot.freeze(run, config, overrides)
+    try:
+        owner.take(run, config.launch.heartbeat_timeout_s)
+        snapshot.freeze(run, config, overrides, like=like)
+    except (RodsError, OSError):
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise
     return run
 
 

@@ -125,9 +125,11 @@ def start(points: Sequence[Point]) -> int:
 def _freeze_all(points: Sequence[Point]) -> list[Result]:
     sweep = secrets.token_hex(4)
     found: list[Result] = []
+    first = None
     for point in points:
         try:
-            run = launching.create(point.config, point.plan, list(point.overrides))
+            run = launching.create(point.config, point.plan, list(point.overrides), first)
+            first = first or run
             run.update_manifest(sweep={"id": sweep, "run": point.number, "of": len(points)})
             owner.release(run)  # whoever starts it takes it
             found.append(Result(point, State.queued, run.path))

@@ -6,11 +6,10 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from functools import partial
 
-from launchers import scheduler, slurm
+from launchers import jobs, scheduler, slurm
 from launchers.scheduler import JobInfo
 from launchers.states import Phase
 from launchers.sweep import Point
@@ -21,11 +20,10 @@ from rods.errors import RodsError
 from rods.exchange import owner, stop
 from rods.exchange.rundir import RunDir
 from rods.roles import launching
+from rods.roles.supervisor import Interrupts
 
 POLL_S = 15.0
-_MAKERS = (
-    4  # run directories made at once: a shared file system answers slowly, and sbatch does not wait for it
-)
+_AT_ONCE = 4  # run directories being made
 
 
 def start(points: Sequence[Point]) -> int:
@@ -51,50 +49,74 @@ def start(points: Sequence[Point]) -> int:
 
 def submit_all(points: Sequence[Point]) -> list[Result]:
     """Submit one after another; Ctrl-C leaves the rest alone, and what was submitted is told."""
-    sweep, at_once = secrets.token_hex(4), points[0].config.launch.max_parallel or len(points)
-    lanes: list[tuple[str, ...]] = [()] * at_once
-    found: list[Result] = []
-    making = [
-        partial(_make, point, {"id": sweep, "run": point.number, "of": len(points)}) for point in points
-    ]
-    with ThreadPoolExecutor(_MAKERS) as pool:
-        made = [pool.submit(make) for make in making]
-        try:
-            for point, run in zip(points, made, strict=True):
-                lane = len([one for one in found if one.jobs]) % at_once
-                found.append(_submit(point, run, lanes[lane]))
-                lanes[lane] = found[-1].jobs or lanes[lane]
-                show(f"{point.number}/{len(points)}  {_told(found[-1])}")
-        except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)
-            for run in made[len(found) :]:
-                _unmake(run)
+    with _Makers(points) as makers:
+        found = _submit_each(points, makers.made)
     rest = points[len(found) :]
     return [*found, *(Result(point, State.not_started, reason="interrupted") for point in rest)]
 
 
-def _make(point: Point, sweep: dict[str, object]) -> RunDir:
-    """The frozen run directory of one point; its manifest says of which sweep it is."""
-    run = launching.create(point.config, point.plan, list(point.overrides))
-    run.update_manifest(sweep=sweep)
-    return run
+def _submit_each(points: Sequence[Point], made: Sequence[Future[RunDir]]) -> list[Result]:
+    at_once = points[0].config.launch.max_parallel or len(points)
+    lanes: list[tuple[str, ...]] = [()] * at_once
+    found: list[Result] = []
+    interrupts = Interrupts()  # counted: between sbatch and its answer a job would be lost
+    with interrupts.caught():
+        for point, run in zip(points, made, strict=True):
+            lane = len([one for one in found if one.jobs]) % at_once
+            found.append(_submit(point, run, lanes[lane]))
+            lanes[lane] = found[-1].jobs or lanes[lane]
+            show(f"{point.number}/{len(points)}  {_told(found[-1])}")
+            if interrupts.count:
+                break
+    return found
 
 
 def _submit(point: Point, made: Future[RunDir], after: Sequence[str]) -> Result:
     try:
         run = made.result()
-        jobs = slurm.submit(point.config, run, run.next_attempt(), after)
+        submitted = slurm.submit(point.config, run, run.next_attempt(), after)
     except (RodsError, OSError) as error:
-        _unmake(made)
         return Result(point, State.failed, reason=" ".join(str(error).split()))
-    owner.release(run)
-    return Result(point, State.submitted, run.path, tuple(job.job_id for job in jobs))
+    return Result(point, State.submitted, run.path, tuple(job.job_id for job in submitted))
 
 
-def _unmake(made: Future[RunDir]) -> None:
-    """Nothing ran, and a folder that is no run would only be in the way."""
-    if made.done() and not made.cancelled() and made.exception() is None:
-        shutil.rmtree(made.result().path, ignore_errors=True)
+class _Makers:
+    """Makes the run directories ahead of their submission, several at once.
+
+    A shared file system answers slowly, and sbatch does not wait for it. At the end those that were not submitted are
+    removed: nothing ran, and a folder that is no run would only be in the way.
+
+    Attributes:
+        made: the directories, in the points' order.
+    """
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self._sweep = {"id": secrets.token_hex(4), "of": len(points)}
+        self._pool = ThreadPoolExecutor(_AT_ONCE)
+        self._first: RunDir | None = None
+        first, *others = points
+        self.made = [self._pool.submit(self._make, first)]
+        wait(self.made)  # the others share its code
+        if self.made[0].exception() is None:
+            self._first = self.made[0].result()
+        self.made += [self._pool.submit(self._make, point) for point in others]
+
+    def _make(self, point: Point) -> RunDir:
+        run = launching.create(point.config, point.plan, list(point.overrides), self._first)
+        run.update_manifest(sweep={**self._sweep, "run": point.number})
+        return run
+
+    def __enter__(self) -> _Makers:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        for future in self.made:
+            if not future.cancelled() and future.exception() is None:
+                run = future.result()
+                owner.release(run)
+                if not jobs.read(run):
+                    shutil.rmtree(run.path, ignore_errors=True)
 
 
 def _told(one: Result) -> str:
@@ -120,14 +142,14 @@ def follow(
     return list(now.values())
 
 
-def judge(one: Result, jobs: Sequence[JobInfo]) -> Result:
+def judge(one: Result, infos: Sequence[JobInfo]) -> Result:
     """What the states of a run's jobs mean for it; `one` itself while it may still go on."""
     assert one.path is not None
-    if any(job.row.phase is not Phase.over or job.row.returns for job in jobs):
+    if any(job.row.phase is not Phase.over or job.row.returns for job in infos):
         return one
     if stop.is_finished(RunDir(one.path)):
         return replace(one, state=State.finished)
-    told = [f"job {job.job_id}: {job.row.sentence}" for job in jobs if not job.row.ok]
+    told = [f"job {job.job_id}: {job.row.sentence}" for job in infos if not job.row.ok]
     return replace(one, state=State.failed, reason="; ".join(told) or "ended before the end of the run")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from launchers.sweep import Point
 from launchers.sweep_table import Result, State, results
 from rods.exchange import stop
 from rods.exchange.rundir import RunDir
-from rods.roles import sweep_slurm
+from rods.roles import launching, sweep_slurm
 
 # Notes which runs of the sweep lie frozen beside it, then does as `finish`.
 NOTE = """    beside = [p.parent.name for p in run.path.parent.glob("*/config.yaml")]
@@ -110,6 +112,50 @@ def test_in_the_background_the_runs_go_on_one_after_another(tmp_path: Path) -> N
     until(lambda: log.read_text().count("finished") == 2)
 
 
+@pytest.mark.parametrize("links", ["given", "refused"])
+def test_the_runs_of_a_sweep_share_their_codes_files_where_they_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: str
+) -> None:
+    first, second = (
+        point for point in points("+experiment=rods_tiny", "seed=1,2") if isinstance(point, Point)
+    )
+
+    def create(point: Point, like: RunDir | None) -> RunDir:
+        config = replace(point.config, launch=replace(point.config.launch, runs_dir=str(tmp_path)))
+        return launching.create(config, point.plan, list(point.overrides), like)
+
+    original = create(first, None)
+    if links == "refused":
+        monkeypatch.setattr(
+            snapshot.os, "link", lambda *_: (_ for _ in ()).throw(PermissionError("no links"))
+        )
+        monkeypatch.setattr("rods.exchange.owner.take", lambda *_: None)  # it needs links
+    run = create(second, original)
+    shared = (run.code / "rods/errors.py").samefile(original.code / "rods/errors.py")
+    assert shared == (links == "given")
+    assert snapshot.verify(run).seed == 2
+    shutil.rmtree(original.path)
+    assert snapshot.verify(run).seed == 2
+    (run.code / "rods/errors.py").write_text("pass\n")
+    with pytest.raises(snapshot.SnapshotError, match=r"errors\.py was changed"):
+        snapshot.verify(run)
+
+
+def test_a_run_directory_that_cannot_be_frozen_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (point,) = (point for point in points("+experiment=rods_tiny") if isinstance(point, Point))
+    config = replace(point.config, launch=replace(point.config.launch, runs_dir=str(tmp_path)))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(snapshot, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        launching.create(config, point.plan, [])
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.fixture
 def sbatch(tmp_path: Path) -> Path:
     """A folder with a stand-in for Slurm that numbers jobs from 101, notes its options and refuses the third."""
@@ -143,6 +189,21 @@ def test_on_slurm_every_point_is_a_job_and_a_refusal_stops_no_other(tmp_path: Pa
     assert [(row[0], row[3]) for row in rows] == [("1", "101"), ("2", "102"), ("4", "104"), ("5", "105")]
     assert sorted(str(run) for run in runs_of(launch)) == sorted(row[2] for row in rows)
     assert "seed=3" in done.stdout.split("again: ")[1]
+
+
+def test_ctrl_c_between_submissions_loses_no_job_and_no_folder(tmp_path: Path, sbatch: Path) -> None:
+    launch = source_tree(tmp_path, "finish", "until stopped")
+    tool = sbatch / "sbatch"
+    # Its parent is `timeout`, whose parent is the launch.
+    interrupt = '[ "$number" = 2 ] && kill -INT "$(ps -o ppid= -p "$PPID" | tr -d " ")"\n'
+    tool.write_text(tool.read_text().replace("[ ", f"{interrupt}[ ", 1))
+    done = launched(launch, "seed=range(6)", "cluster=slurm_test", "launch.mode=submit", path=str(sbatch))
+    assert done.returncode == 130, done.stdout + done.stderr
+    assert "6 runs: 2 submitted, 4 not started" in done.stdout
+    runs = runs_of(launch)
+    assert len(runs) == 2
+    assert all((run / "jobs.jsonl").exists() for run in runs)
+    assert "Traceback" not in done.stderr
 
 
 def test_without_m_one_run_is_submitted_and_nothing_runs_here(tmp_path: Path, sbatch: Path) -> None:
