@@ -17,6 +17,9 @@ from rods.exchange.metrics import MetricsWriter, read_metrics
 from rods.exchange.rundir import RunDir
 
 FILE = "jobs.jsonl"
+# What a batch script and its roles leave each other in an attempt's folder. `start`: whose start it is, made by the
+# script, job and restart count as "4711.0". `requeue`: the script is to put the job back, since the role cannot.
+START, PUT_BACK = "start", "requeue"
 
 
 @dataclass(frozen=True)

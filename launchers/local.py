@@ -17,6 +17,7 @@ from typing import Any
 from submitit.local.local import LocalExecutor, LocalJob
 
 from launchers.controller import LOG_VARIABLE
+from launchers.jobs import START
 from launchers.resources import TRAIN, resources
 from rods.config import Config
 
@@ -127,6 +128,7 @@ def start(config: Config, run_dir: Path, role: str, attempt: int, function: Role
     """
     log = log_stem(run_dir, role, attempt)
     log.parent.mkdir(parents=True, exist_ok=True)
+    (log.parent / START).write_text("local\n")  # a batch file submitted by hand takes the next attempt
     executor = RoleExecutor(log.parent / "submitit", role_environment(config, run_dir, role, attempt))
     job = executor.submit(function, str(run_dir), role, attempt)
     assert isinstance(job, LocalJob)

@@ -13,6 +13,7 @@ from submitit.slurm.slurm import _make_sbatch_string
 
 from launchers.batches import Batch
 from launchers.containers import wrapping
+from launchers.jobs import PUT_BACK, START
 from launchers.resources import Resources
 from rods.config import ClusterConfig, Config
 from rods.exchange import permissions
@@ -24,23 +25,22 @@ _END_IF_FINISHED = r"""
 if grep -qs '"reason": "finished"' "$RODS_RUN_DIR/STOP"; then echo "the run has finished"; exit 0; fi
 """.strip()
 # The first start after a submission takes the folder that the submission made, every later one a new folder.
-_BEGIN = r"""
+_BEGIN = rf"""
 mkdir -p "$starts"
 last=$(find "$starts" -mindepth 1 -maxdepth 1 -type d -name '[0-9]*' -printf '%f\n' | sort | tail -n 1)
-RODS_ATTEMPT=$((10#${last:-1}))
+RODS_ATTEMPT=$((10#${{last:-1}}))
 until RODS_LOGS="$starts/$(printf %04d "$RODS_ATTEMPT")" && mkdir -p "$RODS_LOGS" &&
-  (set -o noclobber; echo "$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}" >"$RODS_LOGS/start") 2>/dev/null; do
-  [ -e "$RODS_LOGS/start" ] || { echo "cannot write $RODS_LOGS" >&2; exit 1; }
+  (set -o noclobber; echo "$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}" >"$RODS_LOGS/{START}") 2>/dev/null; do
+  [ -e "$RODS_LOGS/{START}" ] || {{ echo "cannot write $RODS_LOGS" >&2; exit 1; }}
   RODS_ATTEMPT=$((RODS_ATTEMPT + 1))
 done
 export RODS_ATTEMPT RODS_LOGS
 """.strip()
 
-# A role in a container without Slurm's commands leaves this file to have its job put back.
-PUT_BACK_FILE = "requeue"
-_PUT_BACK = f"""
+# A role in a container has no command of Slurm's to put its job back.
+_REQUEUE = f"""
 status=$?
-[ ! -e "$RODS_LOGS/{PUT_BACK_FILE}" ] || scontrol requeue "$SLURM_JOB_ID"
+[ ! -e "$RODS_LOGS/{PUT_BACK}" ] || scontrol requeue "$SLURM_JOB_ID"
 """.strip()
 # A daemon that was killed (out of memory) could not have its job put back.
 _AFTER_A_KILL = r"""
@@ -80,7 +80,7 @@ def batch_text(batch: Batch, config: Config, run_dir: Path, attempt: int, *, aga
         'export PYTHONPATH="$RODS_RUN_DIR/code" PYTHONSAFEPATH=1',
         "srun --unbuffered \\",
         f"  {_steps(batch, config.cluster, run_dir)}",
-        _PUT_BACK,
+        _REQUEUE,
         *([_AFTER_A_KILL] if batch.series else []),
         'exit "$status"',
     ]

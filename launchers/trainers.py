@@ -26,9 +26,6 @@ _PHASES = (
 )
 
 
-START = "start"  # in an attempt's folder, made by its batch script: job and restart count, as "4711.0"
-
-
 def ask(run: RunDir) -> tuple[Trainer, str]:
     """What Slurm says of the run's trainers, and the job of the one it speaks of ("" when all are over).
 
@@ -47,7 +44,7 @@ def ask(run: RunDir) -> tuple[Trainer, str]:
 def _started(run: RunDir) -> list[str]:
     """The job of the newest attempt, which a person may have submitted by hand."""
     try:
-        text = (run.attempt_dir(run.last_attempt()) / START).read_text()
+        text = (run.attempt_dir(run.last_attempt()) / jobs.START).read_text()
     except FileNotFoundError:
         return []
     return [job for job in [text.partition(".")[0].strip()] if job.isdigit()]

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from launchers.jobs import START
 from launchers.resources import TRAIN
-from launchers.trainers import START, Trainer, ask
+from launchers.trainers import Trainer, ask
 from rods.errors import RodsError
 from rods.exchange import server_clock
 from rods.exchange.heartbeat import read_all

@@ -9,13 +9,15 @@ the run instead (`launch.max_stalled_attempts`).
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-from launchers import snapshot
+from launchers import jobs, snapshot
 from launchers.resources import TRAIN
 from rods.exchange import stop
 from rods.exchange.rundir import RunDir
@@ -59,7 +61,7 @@ def judge(ended: Ended, heard: Notice | None, request: StopRequest | None) -> tu
         return Outcome(Status.failed, f"the role {TRAIN} failed: {ended.error}"), False
     reason, then = _why_stopped(heard, request)
     if then in PUT_BACK:
-        return Outcome(Status.requeued, f"{reason}; the job was put back into the queue"), True
+        return Outcome(Status.requeued, reason), True
     status = Status.failed if then == Then.failed else Status.stopped
     return Outcome(status, f"the run was stopped before its end: {reason}"), False
 
@@ -131,7 +133,7 @@ class Trainer:
         if trouble:
             return Outcome(Status.failed, f"{reason}, and the job could not be put back: {trouble}")
         self._returned = True
-        return Outcome(Status.requeued, reason)
+        return Outcome(Status.requeued, f"{reason}; the job was put back into the queue")
 
     def _conclude(self, ending: Outcome) -> int:
         if self._returned:
@@ -191,7 +193,13 @@ class Companion:
 
 
 def requeue(job_id: str) -> str:
-    """Put a job back into Slurm's queue; why that failed, "" when it did not."""
+    """Put a job back into Slurm's queue; why that failed, "" when it did not.
+
+    In a container without Slurm's commands the batch script is asked to do it, once its roles have ended.
+    """
+    if shutil.which("scontrol") is None and "RODS_LOGS" in os.environ:
+        (Path(os.environ["RODS_LOGS"]) / jobs.PUT_BACK).touch()
+        return ""
     try:
         done = subprocess.run(
             ["scontrol", "requeue", job_id], capture_output=True, text=True, timeout=_REQUEUE_S, check=False

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from launchers import jobs, scheduler
-from launchers.jobs import SubmittedJob
+from launchers.jobs import START, SubmittedJob
 from launchers.scheduler import JobInfo
 from launchers.states import lookup
-from launchers.trainers import START, Trainer, ask
+from launchers.trainers import Trainer, ask
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import RunDir
 from rods.roles.rendezvous import Absence, Watch, is_heard

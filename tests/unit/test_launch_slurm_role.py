@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from launch_stubs import stub_run
 
-from launchers import snapshot
+from launchers import jobs, snapshot
 from rods.config import from_mapping
 from rods.exchange import marker, stop
 from rods.exchange.heartbeat import read_all
@@ -191,7 +191,19 @@ def test_a_chains_job_is_not_put_back(run: RunDir, slurm: Path, monkeypatch: pyt
     assert run_slurm_role(str(run.path)) == 0
     assert ended(run)[0] == "stopped"
     assert "next job" in ended(run)[1]
+    assert "put back" not in ended(run)[1]
     assert not calls(slurm)
+
+
+def test_where_slurms_commands_are_missing_the_batch_script_is_asked(
+    run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("RODS_LOGS", str(run.attempt_dir(1)))
+    ending_with(monkeypatch, until_stopped(run, signal.SIGUSR2))
+    assert run_slurm_role(str(run.path)) == 0
+    assert ended(run)[0] == "requeued"
+    assert (run.attempt_dir(1) / jobs.PUT_BACK).exists()
 
 
 def test_a_job_that_slurm_does_not_take_back_has_failed(
