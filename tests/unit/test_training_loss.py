@@ -14,14 +14,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rods.config import TrainingConfig
-from rods.training.loss import LossError, Tokens, low_variance_kl, policy_loss, token_weights
+from rods.training.loss import LossError, Terms, Tokens, low_variance_kl, policy_loss, token_weights
 
 CONFIG = TrainingConfig(kl_coefficient=0.05, entropy_coefficient=0.0)
 LOSS_TYPE = {"seq-mean-token-mean": "grpo", "token-mean": "bnpo"}  # TRL's names for the two averages
+Case = dict[str, torch.Tensor]
 
 
-def trl_loss(case: dict[str, torch.Tensor], config: TrainingConfig) -> torch.Tensor:
-    """TRL's own `GRPOTrainer._compute_loss`; only its model call and its accelerator are stood in for."""
+def trl_loss(
+    case: Case, config: TrainingConfig, loss_type: str | None = None, tokens: float = 0.0, parts: int = 1
+) -> torch.Tensor:
+    """TRL's own `GRPOTrainer._compute_loss`; only its model call and its accelerator are stood in for.
+
+    Args:
+        case: a micro-batch.
+        config: our settings, which are given to TRL under its names.
+        loss_type: TRL's; by default the one of the same average.
+        tokens: sampled ones in all micro-batches, for `loss_type` dapo.
+        parts: micro-batches an optimizer step.
+    """
     trainer_module = pytest.importorskip("trl.trainer.grpo_trainer")
     trainer: Any = SimpleNamespace(
         _get_per_token_logps_and_entropies=lambda *a, **k: (case["new"], case["entropy"], None),
@@ -30,14 +41,16 @@ def trl_loss(case: dict[str, torch.Tensor], config: TrainingConfig) -> torch.Ten
         off_policy_mask_threshold=None,
         importance_sampling_level="token",
         beta=config.kl_coefficient,
-        args=SimpleNamespace(use_bias_correction_kl=False, delta=config.dual_clip, steps_per_generation=1),
-        loss_type=LOSS_TYPE[config.loss_aggregation],
+        args=SimpleNamespace(
+            use_bias_correction_kl=False, delta=config.dual_clip, steps_per_generation=parts
+        ),
+        loss_type=loss_type or LOSS_TYPE[config.loss_aggregation],
         epsilon_low=config.clip_low,
         epsilon_high=config.clip_high,
-        use_vllm=True,
+        use_vllm=config.importance_cap is not None,
         vllm_importance_sampling_correction=True,
         model=SimpleNamespace(training=True),
-        current_gradient_accumulation_steps=1,
+        current_gradient_accumulation_steps=parts,
         accelerator=SimpleNamespace(
             gather=lambda x: x, reduce=lambda x, reduction: x, num_processes=1, sync_gradients=True
         ),
@@ -55,12 +68,20 @@ def trl_loss(case: dict[str, torch.Tensor], config: TrainingConfig) -> torch.Ten
         "advantages": case["advantages"],
         "old_per_token_logps": case["old"],
         "ref_per_token_logps": case["reference"],
-        "importance_sampling_ratio": torch.exp(case["old"] - case["engine"]).clamp(max=config.importance_cap),
+        "importance_sampling_ratio": torch.exp(case["old"] - case["engine"]).clamp(
+            max=config.importance_cap or math.inf
+        ),
+        "num_items_in_batch": torch.tensor(tokens),
     }
-    return trainer_module.GRPOTrainer._compute_loss(trainer, None, inputs)
+    loss = trainer_module.GRPOTrainer._compute_loss(trainer, None, inputs)
+    case["clipped_low"], case["clipped_high"] = (
+        torch.tensor(trainer._metrics["train"].get(f"clip_ratio/{side}_mean", [math.nan]))
+        for side in ("low", "high")
+    )
+    return loss
 
 
-def random_case(seed: int, spread: float) -> dict[str, torch.Tensor]:
+def random_case(seed: int, spread: float) -> Case:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> torch.Tensor:
@@ -80,32 +101,79 @@ def random_case(seed: int, spread: float) -> dict[str, torch.Tensor]:
     }
 
 
-def our_loss(case: dict[str, torch.Tensor], config: TrainingConfig) -> torch.Tensor:
+def our_terms(
+    case: Case, config: TrainingConfig, counts: list[int] | None = None, rows: slice = slice(None)
+) -> tuple[torch.Tensor, Terms]:
+    """Our loss of the case's `rows`, as a share of a mini-batch whose sequences have `counts` tokens."""
     mask = case["mask"].bool()
-    counts = mask.sum(1)
-    weights = torch.tensor(token_weights(counts.tolist(), config.loss_aggregation), dtype=torch.float64)
+    own = mask.sum(1)
+    weights = token_weights(own.tolist() if counts is None else counts, config.loss_aggregation)[rows]
+    # A row of advantages per token, or one number a row.
+    advantages = case["advantages"] if case["advantages"].dim() == 2 else case["advantages"].unsqueeze(1)
     tokens = Tokens(
-        advantages=case["advantages"].repeat_interleave(counts),
-        weights=weights.repeat_interleave(counts),
+        advantages=advantages.expand_as(mask)[mask],
+        weights=torch.tensor(weights, dtype=torch.float64).repeat_interleave(own),
         old=case["old"][mask],
         engine=case["engine"][mask],
-        reference=case["reference"][mask],
+        reference=case["reference"][mask] if config.kl_coefficient else None,
     )
-    return policy_loss(case["new"][mask], case["entropy"][mask], tokens, config)[0]
+    return policy_loss(case["new"][mask], case["entropy"][mask], tokens, config)
 
 
-@pytest.mark.parametrize("aggregation", ["seq-mean-token-mean", "token-mean"])
-@pytest.mark.parametrize("dual_clip", [None, 10.0, 1.5])
+def our_loss(case: Case, config: TrainingConfig) -> torch.Tensor:
+    return our_terms(case, config)[0]
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"kl_coefficient": 0.0},
+    {"importance_cap": None},
+    {"importance_cap": 1.0},
+    {"dual_clip": None},
+    {"dual_clip": 1.5},
+    {"clip_low": 0.1, "clip_high": 0.1},
+    {"clip_low": 0.9, "clip_high": 3.0, "dual_clip": 5.0},
+    {"kl_coefficient": 1.0, "importance_cap": 5.0, "dual_clip": None},
+]
+
+
+@pytest.mark.parametrize("aggregation", LOSS_TYPE)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("spread", [0.05, 1.0])
-def test_equals_trl_in_value_and_gradient(aggregation: str, dual_clip: float | None, spread: float) -> None:
-    config = replace(CONFIG, loss_aggregation=aggregation, dual_clip=dual_clip)
+def test_equals_trl_in_value_gradient_and_clip_fractions(
+    aggregation: str, options: dict[str, Any], spread: float
+) -> None:
+    config = replace(CONFIG, loss_aggregation=aggregation, **options)
     for seed in range(5):
         case = random_case(seed, spread)
-        theirs, ours = trl_loss(case, config), our_loss(case, config)
+        theirs, (ours, terms) = trl_loss(case, config), our_terms(case, config)
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
         (their_gradient,) = torch.autograd.grad(theirs, case["new"])
         (our_gradient,) = torch.autograd.grad(ours, case["new"])
         torch.testing.assert_close(our_gradient, their_gradient, rtol=0, atol=1e-9)
+        assert terms.clipped_low.float().mean().item() == pytest.approx(case["clipped_low"].item())
+        if config.dual_clip is None:  # TRL counts after its own upper bound
+            assert terms.clipped_high.float().mean().item() == pytest.approx(case["clipped_high"].item())
+
+
+@pytest.mark.parametrize("aggregation", LOSS_TYPE)
+def test_equals_trl_with_an_advantage_per_token(aggregation: str) -> None:
+    config = replace(CONFIG, loss_aggregation=aggregation)
+    for seed in range(5):
+        case = random_case(seed, 0.5)
+        case["advantages"] = case["advantages"].unsqueeze(1) * case["entropy"]
+        torch.testing.assert_close(our_loss(case, config), trl_loss(case, config), rtol=0, atol=1e-9)
+
+
+def test_shares_of_micro_batches_add_up_as_trls_over_a_whole_batch() -> None:
+    config = replace(CONFIG, loss_aggregation="token-mean")
+    cases = [random_case(seed, 0.5) for seed in range(3)]
+    counts = [int(count) for case in cases for count in case["mask"].sum(1)]
+    for number, case in enumerate(cases):
+        rows = slice(6 * number, 6 * number + 6)
+        ours, _ = our_terms(case, config, counts, rows)
+        theirs = trl_loss(case, config, "dapo", float(sum(counts)), parts=3)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
 
 
 def test_entropy_bonus_equals_trls_token_mean() -> None:
