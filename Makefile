@@ -6,14 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(EXTRA)
 DEBIAN := g++ git chromium
+DEBIAN_SLURM := slurm-wlm munge slurmdbd mariadb-server
 
-.PHONY: help install demo test lint unit integration soak slurm system clean
+.PHONY: help install demo test lint unit integration soak slurm slurm-short system clean
 
 help:
 	@echo "make demo     create .venv, install, run the whole loop on this machine (+experiment=rods_tiny)"
 	@echo "make test     lint, types, import walls and all tests"
 	@echo "make soak     nightly: one run after another killed 300 times, each compared with an undisturbed one (KILLS=300)"
-	@echo "make slurm    tests on a private real Slurm (as root; installs slurm-wlm, slurmdbd and mariadb-server)"
+	@echo "make slurm    nightly: all tests on a private real Slurm (as root; installs $(DEBIAN_SLURM)); make test has the short ones"
 	@echo "make install  only create .venv and install (EXTRA=cpu, the default, or EXTRA=gpu)"
 	@echo "make clean    remove .venv and caches; never touches runs/"
 
@@ -26,7 +27,7 @@ $(STAMP): setup.cfg pyproject.toml tools/install.sh
 demo: $(STAMP)
 	$(BIN)/python launch.py +experiment=rods_tiny
 
-test: system $(STAMP) lint unit integration
+test: system $(STAMP) lint unit integration slurm-short
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -44,8 +45,12 @@ soak: $(STAMP)
 	cd tests && ../$(BIN)/python -m soak --kills $(or $(KILLS),300)
 
 slurm: $(STAMP)
-	@bash tools/system_packages.sh slurm-wlm munge slurmdbd mariadb-server
+	@bash tools/system_packages.sh $(DEBIAN_SLURM)
 	$(BIN)/pytest -q tests/slurm
+
+slurm-short: $(STAMP)
+	@bash tools/system_packages.sh $(DEBIAN_SLURM)
+	$(BIN)/pytest -q tests/slurm -m "not nightly"
 
 system:
 	@bash tools/system_packages.sh $(DEBIAN)
