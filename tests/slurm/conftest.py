@@ -31,8 +31,12 @@ def cluster() -> Iterator[dict[str, str]]:
         pytest.skip(f"needs root and Slurm's Debian packages (make test installs them); missing: {missing}")
     # Not below tmp_path: the path of a munge socket may have 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="rods-slurm-"))
-    environment = dict(os.environ, SLURM_CONF=str(folder / "slurm.conf"), BASE_PORT=str(_free_ports()))
-    environment["PATH"] += ":/usr/sbin"
+    environment = os.environ | {
+        "SLURM_CONF": str(folder / "slurm.conf"),
+        "BASE_PORT": str(_free_ports()),
+        "KILL_WAIT": "15",  # seconds between a job's SIGTERM and SIGKILL: a loaded machine needs them
+        "PATH": f"{os.environ['PATH']}:/usr/sbin",
+    }
     try:
         up = subprocess.run(
             ["bash", str(HERE / "cluster_up.sh"), str(folder), str(NODES)],

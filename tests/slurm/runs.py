@@ -146,6 +146,7 @@ class Run:
 
     def hold(self) -> None:
         """Stop the synthesis in its tracks: its trainer then waits at the epoch's end, and cannot finish."""
+        self.until((self.path / "heartbeats" / "synthesis.json").exists, "the synthesis")
         os.kill(self.process("synthesis"), signal.SIGSTOP)
 
     def outcome(self, attempt: int, series: str = "") -> dict[str, Any]:

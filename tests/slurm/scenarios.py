@@ -58,7 +58,7 @@ def preempted_with_grace(cluster: Cluster, folder: Path) -> Run:
 
 
 def preempted_at_once(cluster: Cluster, folder: Path) -> Run:
-    """Slurm takes the nodes; five seconds later (KillWait) it kills."""
+    """Slurm takes the nodes; a few seconds later (KillWait) it kills."""
     run = Run.start(cluster, folder, "cluster.partition=low")
     run.hold()
     run.until_trained()
