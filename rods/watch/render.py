@@ -94,19 +94,16 @@ def _rows(state: RunState) -> list[tuple[str, str]]:
     pace = " ".join(
         f"{value:.0f} {name.replace('_per_hour', '/h')}" for name, value in state.throughput.items()
     )
+    steps = f"{_or_dash(state.step)} of {_or_dash(state.steps_total)}   eta {duration(state.eta_s)}   {pace}"
     rows = [
         ("epoch", f"{_or_dash(state.epoch)} of {_or_dash(state.epochs_total)}"),
-        (
-            "step",
-            f"{_or_dash(state.step)} of {_or_dash(state.steps_total)}   eta {duration(state.eta_s)}   {pace}",
-        ),
+        ("step", steps),
         ("reward", _number(state.reward)),
         ("zones", _zones(state)),
         ("pool", _pool(state)),
-        ("queues", _queues(state)),
-        ("variants", _variants(state)),
-        ("roles", _roles(state)),
     ]
+    rows = rows if state.step is not None else [("step", "none yet")]
+    rows += [("queues", _queues(state)), ("variants", _variants(state)), ("roles", _roles(state))]
     newest = newest_evaluations(state)
     return rows + [("held out", _evaluation(mode, line)) for mode, line in newest.items()]
 

@@ -301,3 +301,9 @@ def test_of_jobs_that_are_all_over_the_newest_is_shown(tmp_path: Path) -> None:
     text = drawn(read_state(run, slurm()), 100)
     assert "completed" in text, "the newest with the trainer in it"
     assert "and 2 more" in text
+
+
+def test_before_the_first_step_nothing_is_made_up(tmp_path: Path) -> None:
+    text = drawn(read_state(RunDir.create(tmp_path, "new", "0" * 64)), 80)
+    assert "none yet" in text
+    assert "reward" not in text
