@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from launch_stubs import stub_run
+import yaml
 
 from launchers import jobs, scheduler
+from launchers.identity import config_hash, plain
 from launchers.jobs import SubmittedJob
 from launchers.scheduler import JobInfo
 from launchers.states import lookup
@@ -36,7 +37,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDir]:
     config = from_mapping(
         {"experiment": "stub", "cluster": cluster, "launch": {"max_stalled_attempts": LIMIT}}
     )
-    whole = stub_run(tmp_path, "finish", "until stopped", config)
+    whole = RunDir.create(tmp_path, config.experiment, config_hash(config))
+    whole.config_file.write_text(yaml.safe_dump(plain(config)))
     whole.next_attempt()
     jobs.record(whole, SubmittedJob("7", ("train",), "pair", 1, 0.0, {}))
     for check in ("verify", "check_origin"):
