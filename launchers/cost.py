@@ -19,6 +19,7 @@ PAPER = {"train": 448.0, "synthesis": 448.0}  # GPU-hours, arXiv 2606.19047: 2 Ã
 ACCOUNTING = "Slurm's accounting"
 DIRECTORY = "the times of files in the run directory"
 _HOUR_S, _KWH_J = 3600.0, 3.6e6
+_SKEW_S = 300.0  # between clocks; what started earlier is another job that once had the same number
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def _spans(job: SubmittedJob, records: Sequence[Record]) -> list[Span]:
     spans: list[Span] = []
     begun: dict[str, int] = {}
     for record in records:
-        if record.start is None or not record.elapsed_s:
+        if record.start is None or not record.elapsed_s or record.start < job.time - _SKEW_S:
             continue
         attempt = job.attempt + begun.get(record.job_id, 0)
         begun[record.job_id] = begun.get(record.job_id, 0) + 1

@@ -55,6 +55,12 @@ def test_every_start_is_an_attempt_of_its_own_and_a_waiting_one_is_none() -> Non
     assert [span.attempt for span in spans] == [4, 5]
 
 
+def test_an_old_job_of_the_same_number_is_not_ours() -> None:
+    ours = SubmittedJob("7", ("train",), "het", 1, 100 * HOUR, {"train": 8})
+    spans = spans_of_jobs([ours], {"7": [record("7", 2, 50), record("7", 100, 1)]})
+    assert [(span.attempt, span.hours(0)) for span in spans] == [(1, 1.0)]
+
+
 def test_what_slurm_printed_is_counted() -> None:
     rows = [row for row in parse_sacct(SACCT) if row.job_id == "5"]
     spans = spans_of_jobs([job("5", "train")], {"5": rows})
