@@ -20,16 +20,18 @@ def variants(
         bool, typer.Option("--html", help="Write report/variants.html, print where it is.")
     ] = False,
 ) -> None:
-    """List what synthesis made: accepted variants and rejected requests, with reasons."""
+    """List what synthesis made in a run, or in the folder of a static dataset: accepted and rejected, with reasons."""
     from rods.exchange.rundir import RunDir
-    from rods.variants import page, table
-    from rods.variants.collect import Filter, collect
+    from rods.variants import collect, dataset, page, table
 
-    directory, wanted = RunDir.open(find_run(run)), Filter(rejected, task_type, seed)
-    with reading(directory.path):
-        items = [item for item in collect(directory) if wanted.takes(item)]
+    folder, wanted = find_run(run), collect.Filter(rejected, task_type, seed)
+    directory = None if dataset.is_dataset(folder) else RunDir.open(folder)
+    with reading(folder):
+        made = dataset.collect(folder) if directory is None else collect.collect(directory)
+        items = [item for item in made if wanted.takes(item)]
         if html:
-            typer.echo(str(page.build(directory, items)))
+            parents = dataset.parents(folder) if directory is None else collect.parents(directory)
+            typer.echo(str(page.build(folder, parents, items)))
         elif as_json:
             for item in items:
                 typer.echo(json.dumps(item.to_json(), ensure_ascii=False))

@@ -13,6 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import yaml
+
+from rods import tasks
+from rods.config import from_mapping
 from rods.exchange.atomic import CorruptFileError
 from rods.exchange.lineage import history
 from rods.exchange.queue import MessageMissingError
@@ -122,6 +126,16 @@ def collect(run: RunDir) -> list[Item]:
         if not variants and (end := _end(events, key, answer, ends)) is not None:
             items.append(_without_variant(seed, attempts, *end))
     return items
+
+
+def parents(run: RunDir) -> Mapping[str, Task]:
+    """The run's seed tasks by id.
+
+    Raises:
+        RodsError: they cannot be loaded.
+    """
+    config = from_mapping(yaml.safe_load(run.config_file.read_text()))
+    return {task.id: task for task in tasks.load(config.tasks).train}
 
 
 def _accepted(seed: Record, task: Task, failures: tuple[Attempt, ...], status: str, reason: str) -> Item:

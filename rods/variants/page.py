@@ -1,4 +1,4 @@
-"""RUN/report/variants.html: each variant beside the task it was made from, self-contained, all text escaped."""
+"""FOLDER/report/variants.html: each variant beside the task it was made from, self-contained, all text escaped."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from rods import tasks
-from rods.config import from_mapping
 from rods.errors import RodsError
 from rods.exchange.atomic import make_dirs, write_text
-from rods.exchange.rundir import RunDir
 from rods.tasks.model import Call, Task
 from rods.variants.collect import Item
 from rods.variants.compare import ABSENT, Change, Played, changes, play
@@ -39,18 +35,22 @@ class Pair:
     provenance: list[tuple[str, str]]
 
 
-def build(run: RunDir, items: Sequence[Item]) -> Path:
-    """Write the page of these items; returns where it is.
+def build(folder: Path, parents: Mapping[str, Task], items: Sequence[Item]) -> Path:
+    """Write the page of these items into `folder`/report; returns where it is.
+
+    Args:
+        folder: of the run, or of the static dataset.
+        parents: tasks that items may have been made from, by id.
+        items: variants and requests without one.
 
     Raises:
-        RodsError: the run's tasks cannot be loaded.
         OSError: it cannot be written.
     """
-    parents = _parents(run, items)
-    pairs = [_pair(item, parents.get(item.parent)) for item in items[:_SHOWN_ITEMS]]
-    make_dirs(run.report)
-    path = run.report / "variants.html"
-    write_text(path, render(run.name, items, pairs))
+    known = {**parents, **{item.task.id: item.task for item in items if item.task is not None}}
+    pairs = [_pair(item, known.get(item.parent)) for item in items[:_SHOWN_ITEMS]]
+    path = folder / "report" / "variants.html"
+    make_dirs(path.parent)
+    write_text(path, render(folder.absolute().name, items, pairs))
     return path
 
 
@@ -68,13 +68,6 @@ def render(name: str, items: Sequence[Item], pairs: Sequence[Pair]) -> str:
         failures=Counter(failure.type for item in items for failure in item.failures).most_common(),
         pairs=pairs,
     )
-
-
-def _parents(run: RunDir, items: Sequence[Item]) -> Mapping[str, Task]:
-    """Tasks that the items were made from: the run's seeds, and variants that became seeds."""
-    config = from_mapping(yaml.safe_load(run.config_file.read_text()))
-    seeds = {task.id: task for task in tasks.load(config.tasks).train}
-    return seeds | {item.task.id: item.task for item in items if item.task is not None}
 
 
 def _pair(item: Item, parent: Task | None) -> Pair:

@@ -18,8 +18,9 @@ from rods.cli import app
 from rods.config import Config, TasksConfig
 from rods.exchange.journal import JournalWriter
 from rods.exchange.rundir import RunDir
+from rods.roles import offline
 from rods.tasks.model import Origin, Task
-from rods.variants.collect import Filter, Item, collect
+from rods.variants.collect import Filter, Item, collect, parents
 from rods.variants.compare import ABSENT, changes, play
 from rods.variants.page import build
 
@@ -192,7 +193,7 @@ def test_the_page_shows_both_sides_and_runs_nothing_of_the_run(run: RunDir) -> N
 
 
 def test_a_page_of_nothing_says_so(run: RunDir) -> None:
-    build(run, [item for item in collect(run) if Filter(type="miss_func").takes(item)])
+    build(run.path, parents(run), [item for item in collect(run) if Filter(type="miss_func").takes(item)])
     assert "Nothing has come back" in (run.report / "variants.html").read_text()
 
 
@@ -225,3 +226,19 @@ def test_there_is_no_change_exactly_where_two_states_are_one(before: Any, after:
     assert {(c.path, id(c.before) if c.before is ABSENT else repr(c.before)) for c in found} == {
         (c.path, id(c.after) if c.after is ABSENT else repr(c.after)) for c in mirrored
     }
+
+
+def test_a_static_dataset_is_listed_as_a_run_is(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    chosen = ("tasks.train_count=2", "tasks.heldout_count=0", "synthesis.max_similarity=0.45")
+    manifest = offline.make(offline.Order("scripted", 3, folder, (), 9, chosen), lambda _: None)
+    shown = CliRunner().invoke(app, ["variants", str(folder), "--json"], catch_exceptions=False)
+    lines = [json.loads(line) for line in shown.stdout.splitlines()]
+    published = [line["id"] for line in lines if line["status"] == "published"]
+    trained = [json.loads(line)["id"] for line in (folder / "train.jsonl").read_text().splitlines()]
+    assert published == trained
+    assert manifest["figures"]["rejected"] <= sum(line["status"] in ("dropped", "refused") for line in lines)
+    page = CliRunner().invoke(app, ["variants", str(folder), "--html"], catch_exceptions=False)
+    text = Path(page.stdout.replace("\n", "")).read_text()
+    assert all(name in text for name in trained)
+    assert SEEDS[0].turns[0].query in text, "the seed stands beside its variant"
