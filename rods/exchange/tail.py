@@ -32,6 +32,22 @@ class News:
     records: tuple[Record, ...]
 
 
+@dataclass(frozen=True)
+class Torn:
+    """Bytes that are no whole record.
+
+    Attributes:
+        path: the journal.
+        size: how many.
+        cut: a writer found them when it opened the journal, and keeps them beside it; otherwise they are its end:
+            a record that is being written, or was when its writer died.
+    """
+
+    path: Path
+    size: int
+    cut: bool
+
+
 class JournalTail:
     """A follower of one writer's history over its attempts; after each look it has what `lineage.history` gives.
 
@@ -73,6 +89,13 @@ class JournalTail:
         kept = self._common(now)
         self.history = now
         return News(kept, tuple(now[kept:]))
+
+    def torn(self) -> list[Torn]:
+        """What was torn in the journals of the last look, whether it is still there or was cut since."""
+        ends = ((path, path.stat().st_size - end) for path, end in self._offsets.items())
+        kept = ((path, path.with_name(f"{path.name}.torn")) for path in self._offsets)
+        found = [Torn(path, size, cut=False) for path, size in ends if size > 0]
+        return found + [Torn(path, aside.stat().st_size, cut=True) for path, aside in kept if aside.exists()]
 
     def _read_new(self) -> list[Path]:
         """Take in what the files hold behind the known offsets; returns them by attempt."""

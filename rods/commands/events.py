@@ -1,0 +1,96 @@
+"""`rods events`: the training job's journal as text, and what is added to it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rods.commands.common import POLL_S, RunArgument, UsageError, find_run
+
+if TYPE_CHECKING:
+    from rods.exchange.tail import JournalTail, Torn
+
+_HEAD = ("name", "step", "epoch")
+
+
+def events(
+    run: RunArgument,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing what is added.")] = False,
+    name: Annotated[list[str] | None, typer.Option(help="Only events of this name; repeatable.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print what happened in a run: the events of its journal that count, in order.
+
+    Examples:
+
+    - `rods events latest -f`
+    - `rods events NAME --name task_retired --name variant_injected`
+    """
+    from rods.curriculum.events import EVENTS
+    from rods.exchange.rundir import RunDir
+    from rods.exchange.tail import JournalTail
+    from rods.fsck.check import WRITER
+
+    unknown = sorted(set(name or ()) - EVENTS.keys())
+    if unknown:
+        raise UsageError(f"--name {unknown[0]}: expected one of {', '.join(EVENTS)}")
+    tail = JournalTail(RunDir.open(find_run(run)).journal_dir, WRITER, appear_within_s=POLL_S)
+    printer = _Printer(tail, frozenset(name or EVENTS), as_json)
+    try:
+        printer.look()
+        while follow:
+            time.sleep(POLL_S)
+            printer.look()
+    except KeyboardInterrupt:
+        raise typer.Exit from None
+
+
+class _Printer:
+    """Prints what changed since its last look."""
+
+    def __init__(self, tail: JournalTail, names: frozenset[str], as_json: bool) -> None:
+        self._tail, self._names, self._as_json = tail, names, as_json
+        self._shown = 0
+        self._torn: Sequence[Torn] = ()
+
+    def look(self) -> None:
+        """One look at the journal."""
+        news = self._tail.look()
+        void = self._shown - news.kept
+        if void:
+            self._say(f"an attempt goes on from record {news.kept}: the last {void} events no longer count")
+        for event in news.records:
+            if event["name"] in self._names:
+                print(json.dumps(event, ensure_ascii=False) if self._as_json else _text(event))
+        self._shown = news.kept + len(news.records)
+        self._tell_torn()
+        sys.stdout.flush()
+
+    def _tell_torn(self) -> None:
+        torn = self._tail.torn()
+        for each in torn:
+            if each not in self._torn:
+                self._say(f"{each.path}: {each.size} bytes of a record {_fate(each)}")
+        self._torn = torn
+
+    def _say(self, sentence: str) -> None:
+        sys.stdout.flush()
+        print(f"rods: {sentence}", file=sys.stderr)
+
+
+def _fate(torn: Torn) -> str:
+    if torn.cut:
+        return f"that its writer did not live to finish were cut; they are kept in {torn.path.name}.torn"
+    return "that is not whole: it is being written, or its writer died"
+
+
+def _text(event: dict[str, Any]) -> str:
+    rest = " ".join(
+        f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in event.items() if key not in _HEAD
+    )
+    return f"step {event['step']:<6} epoch {event['epoch']:<3} {event['name']:<17} {rest}".rstrip()
