@@ -73,6 +73,11 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"training.mini_batches": 0}, "training.mini_batches"),
     ({"training.mini_batches": 5}, "training.mini_batches"),
     ({"training.micro_batch_tokens": 512}, "training.micro_batch_tokens"),
+    ({"training.tasks_per_step": 1, "cluster.train.gpus_per_node": 3}, "training.tasks_per_step"),
+    (
+        {"training.skip_zero_variance": True, "training.group_size": 4, "cluster.train.gpus_per_node": 8},
+        "training.group_size",
+    ),
     ({"training.keep_checkpoints": 0}, "training.keep_checkpoints"),
     ({"training.learning_rate": 0.0}, "training.learning_rate"),
     ({"training.clip_low": 0.0}, "training.clip_low"),

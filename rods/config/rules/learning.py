@@ -160,6 +160,17 @@ def _batches(config: Config) -> Iterator[Problem]:
             f"{rollouts} rollouts a step cannot be divided evenly",
             f"set a divisor of {rollouts}",
         )
+    # A GPU has a rank of its own. Without the groups left out, whole groups must still be shared equally.
+    ranks = max(1, config.cluster.train.nodes * config.cluster.train.gpus_per_node)
+    key = "group_size" if training.skip_zero_variance else "tasks_per_step"
+    shared = training.group_size if training.skip_zero_variance else rollouts
+    if shared % ranks:
+        yield Problem(
+            f"training.{key}",
+            getattr(training, key),
+            f"{shared} rollouts cannot be shared equally by {ranks} GPUs",
+            f"make it so that {ranks} divides them, or change cluster.train",
+        )
     if training.micro_batch_tokens < config.model.max_length:
         yield Problem(
             "training.micro_batch_tokens",
