@@ -15,7 +15,7 @@ from launchers.jobs import SubmittedJob
 from launchers.resources import SYNTHESIS, TRAIN
 from rods.exchange.rundir import RunDir
 
-_START = re.compile(r"(\d+)\.\d+\s*")  # job and restart count, as the batch text writes it
+_NOTE = re.compile(r"(\d+)\.\d+\s*")  # job and restart count, as the batch text writes it
 
 
 def of_run(run: RunDir) -> list[SubmittedJob]:
@@ -37,9 +37,9 @@ def of_run(run: RunDir) -> list[SubmittedJob]:
 
 def _starts(run: RunDir) -> Iterator[tuple[str, Path]]:
     """Each start's job and the file that says so, oldest first."""
-    files = [*run.attempts.glob("[0-9]*/start"), *run.attempts.glob("[!0-9]*/[0-9]*/start")]
+    files = [*run.attempts.glob(f"[0-9]*/{jobs.START}"), *run.attempts.glob(f"[!0-9]*/[0-9]*/{jobs.START}")]
     for file in sorted(files):
-        match = _START.fullmatch(file.read_text())
+        match = _NOTE.fullmatch(file.read_text())
         if match and file.parent.name.isdigit():
             yield match[1], file
 

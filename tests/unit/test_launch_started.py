@@ -56,7 +56,7 @@ def test_without_a_list_the_folder_says_what_it_is(tmp_path: Path) -> None:
     assert found == [("5", ("train",), None), ("6", ("synthesis",), 0), ("7", ("synthesis",), 2)]
 
 
-@pytest.mark.parametrize("text", ["", "what\n", "5\n", "../5.0\n"])
+@pytest.mark.parametrize("text", ["", "local\n", "5\n", "../5.0\n"])
 def test_what_is_no_start_is_left_out(run: RunDir, text: str) -> None:
     begun(run, "0001", text)
     assert len(started.of_run(run)) == 2
