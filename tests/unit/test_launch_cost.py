@@ -50,7 +50,8 @@ def test_one_job_of_both_roles_is_divided_by_their_gpus() -> None:
 
 def test_every_start_is_an_attempt_of_its_own_and_a_waiting_one_is_none() -> None:
     waiting = Record("7", lookup("PENDING"), "PENDING", elapsed_s=0.0)
-    rows = [record("7", 0, 1, "REQUEUED"), record("7", 2, 3), waiting]
+    never_began = record("7", 1.5, 0, "CANCELLED")
+    rows = [record("7", 0, 1, "REQUEUED"), never_began, record("7", 2, 3), waiting]
     spans = spans_of_jobs([job("7", "train", attempt=4)], {"7": rows})
     assert [span.attempt for span in spans] == [4, 5]
 
