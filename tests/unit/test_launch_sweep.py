@@ -136,6 +136,14 @@ def test_an_experiment_among_several_that_wants_another_launcher_is_refused(tmp_
     assert isinstance(alone, Refused)
 
 
+def test_a_sweeper_of_an_experiments_file_has_no_effect(tmp_path: Path) -> None:
+    conf = conf_with(tmp_path, own="defaults: [override /hydra/sweeper: basic]")
+    assert told(points("+experiment=own", "seed=1,2", conf=conf)) == [
+        "+experiment=own seed=1",
+        "+experiment=own seed=2",
+    ]
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
