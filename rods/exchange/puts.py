@@ -73,7 +73,7 @@ def publish(spool: Spool, draft: Draft, written: os.stat_result, age_ns: int) ->
     """
     path = spool.tmp / str(draft.name)
     try:
-        won = _reserve(spool, path, draft.keys)
+        won = [key for key in draft.keys if _take(spool, path, written, key)]
         if len(won) == len(draft.keys):
             atomic.rename(path, spool.state("ready") / str(draft.name.ready(age_ns)))
         elif won:
@@ -88,13 +88,8 @@ def publish(spool: Spool, draft: Draft, written: os.stat_result, age_ns: int) ->
     return won
 
 
-def _reserve(spool: Spool, path: Path, keys: list[str]) -> list[str]:
-    """Take those of the encoded `keys` that nobody has for the file at `path`."""
-    status = os.lstat(path)
-    return [key for key in keys if _take(spool, path, status, key)]
-
-
 def _take(spool: Spool, path: Path, status: os.stat_result, key: str) -> bool:
+    """Take the encoded `key` for the file at `path`, with this status; False when somebody has it."""
     entry = spool.key_entry(key)
     try:
         attempt(lambda: os.link(path, entry), path)

@@ -100,14 +100,17 @@ class Queue:
             first.setdefault(one.key, one)
         # Sorting is stable: equal priorities keep the order of the call.
         ranked = sorted(first.values(), key=lambda one: names.rank(one.priority))
-        # Every message must be storable before anything is written, those of known keys too.
-        for one in ranked:
-            message.encode((one,), one.encoded)
-        fresh = [one for one in ranked if not self.known(one.key)]
-        if len(fresh) < len(ranked):
-            self._finish()
+        known = {one.key for one in ranked if self.known(one.key)}
+        fresh = [one for one in ranked if one.key not in known]
         chunks = (tuple(fresh[start : start + per_file]) for start in range(0, len(fresh), per_file))
-        return self._publish([puts.Draft.of(chunk) for chunk in chunks])
+        # Every message must be storable before anything is written, those of known keys too.
+        drafts = [puts.Draft.of(chunk) for chunk in chunks]
+        for one in ranked:
+            if one.key in known:
+                message.encode((one,), one.encoded)
+        if known:
+            self._finish()
+        return self._publish(drafts)
 
     def _publish(self, drafts: list[puts.Draft]) -> set[str]:
         won: set[str] = set()
@@ -148,7 +151,7 @@ class Queue:
         encoded = names.encode(owner, names.MAX_OWNER_BYTES)
         claims: list[Claim] = []
         wanted = messages
-        for name in self._spool.labels("ready").values() if wanted > 0 else ():
+        for name in self._spool.entries("ready") if wanted > 0 else ():
             ready = ReadyName.parse(name)
             claim = claiming.take(self._spool, ready, encoded) if ready else None
             if claim is not None:
