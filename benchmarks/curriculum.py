@@ -4,7 +4,8 @@ The peer is the plain form: dicts that are copied when they change and scanned w
 and digest. Every size has a process of its own; ours and the peer alternate in it. A figure's name ends with the
 size. Per training step: statistics, selection, retirement, open_requests, digest,
 snapshot_step (statistics with a snapshot under way; snapshot is the whole of it); per epoch: injection, epoch_end,
-epoch_order; per restart: restore (up to 10⁵), replay (3,200 observations). Times are CPU time
+epoch_order; per restart: restore and resume (up to 10⁵), replay (3,200 observations). In resume, which continues a
+history of one observation a task, ours is the snapshot and the peer our own replay from zero. Times are CPU time
 of the calling thread, so that other load weighs little; snapshot_step is on the wall's clock, since it may wait.
 """
 
@@ -24,6 +25,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from benchmarks import curriculum_pools as pools
+from benchmarks import curriculum_resume
 from benchmarks.curriculum_peer import NAME, Plain
 from benchmarks.curriculum_pools import EPOCH, STEP
 from rods.curriculum import boundary, pool, retirement
@@ -202,6 +204,9 @@ def measure(size: int) -> dict[str, Figure]:
         sides.close()
         if size <= ONCE_FROM:
             figures["restore"] = seldom(sides.restore_ours, sides.restore_peer)
+            restart = curriculum_resume.Restart(size, Path(folder))
+            resumed = seldom(restart.from_snapshot, restart.from_zero)
+            figures["resume"] = replace(resumed, peer_name=curriculum_resume.PEER)
     figures["memory"] = _figure([sides.memory[0]], [sides.memory[1]], "MiB")
     return {f"{name}_{size}": figure for name, figure in figures.items()}
 
