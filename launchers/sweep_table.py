@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -82,11 +83,9 @@ def results(found: Sequence[Result]) -> str:
     lines = [columns(rows), f"{_runs(len(found))}: {summary}"]
     if any(one.state in (State.submitted, State.queued) for one in found):
         lines += ["follow: rods ls; rods status --watch RUN; rods logs RUN train -f   stop: rods cancel RUN"]
-    if any(one.state not in GOOD for one in found):
-        lines += [
-            "again: python launch.py OVERRIDES…, with launch.resume=RUN where there is a run directory:"
-        ]
-        lines += [f"  {' '.join(one.point.overrides)}" for one in found if one.state not in GOOD]
+    bad = [one for one in found if one.state not in GOOD]
+    lines += [f"go on: rods resume {one.path}" for one in bad if one.path]
+    lines += [f"again: python launch.py {shlex.join(one.point.overrides)}" for one in bad if not one.path]
     return "\n".join(lines)
 
 
