@@ -108,8 +108,14 @@ def ask(command: Sequence[str]) -> Answer:
     except subprocess.TimeoutExpired:
         return Answer("", f"{command[0]} gave no answer within {timeout_s:g} s")
     if done.returncode:
-        return Answer("", f"{command[0]} failed: {' '.join(done.stderr.split())[:200]}")
+        return Answer("", f"{command[0]} failed: {_last_line(done.stderr) or _last_line(done.stdout)}")
     return Answer(done.stdout)
+
+
+def _last_line(text: str) -> str:
+    """What a command said last, which is what it gave up for."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return re.sub(r"^\w+: error: ", "", lines[-1].strip()) if lines else ""
 
 
 class Scheduler:

@@ -16,6 +16,7 @@ Ask = Callable[[Sequence[str]], Answer]
 _PARTITION_FORMAT = "%P|%a|%l|%D|%G"
 _GPU = re.compile(r"gpu:(?:(?P<type>[A-Za-z][\w.-]*):)?(?P<count>\d+)")
 _LIMIT = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$")
+_TRIED = "22.05"
 _FEW_S = 10  # the roles ask Slurm why they were signalled before they are killed
 
 
@@ -46,7 +47,9 @@ def examine(config: Config, ask: Ask) -> list[Finding]:
     version = ask(["sinfo", "--version"])
     if version.trouble:
         return [Finding("Slurm", Level.unfit, version.trouble, "Run it on a login node of the cluster.")]
-    found = [Finding("Slurm", Level.ok, version.text.strip(), "")]
+    tried = _TRIED in version.text
+    meaning = "" if tried else f"RODS was tried with Slurm {_TRIED} only."
+    found = [Finding("Slurm", Level.ok if tried else Level.note, version.text.strip(), meaning)]
     ping = ask(["scontrol", "ping"])
     if ping.trouble or " UP" not in ping.text:
         said = ping.trouble or " ".join(ping.text.split())

@@ -82,7 +82,8 @@ def spent(cost: Cost) -> str:
     roles = ", ".join(f"{role} {hours(part.used)}" for role, part in cost.roles.items())
     lost = cost.total("wasted")
     text = f"{hours(cost.total('used'))} GPU-hours ({roles})" if cost.total("planned") else "no GPUs"
-    return text + (f", {hours(lost)} lost to restarts" if lost >= 0.005 else "")
+    text += f", {hours(lost)} lost to restarts" if lost >= 0.005 else ""
+    return f"{text}; by the times of files, accounting gave no answer" if cost.trouble else text
 
 
 def hours(value: float) -> str:
@@ -123,11 +124,11 @@ def _jobs(jobs: tuple[JobState, ...]) -> RenderableType:
             state = Text(part.state.split()[0].lower(), style=_PHASE_STYLES.get(Phase(part.phase), "white"))
             table.add_row(part.job_id, part.role, state, Text(_place(part)))
         if not job.parts:
-            table.add_row(job.job_id, "+".join(job.roles), Text("unknown", style="yellow"), Text(job.trouble))
+            table.add_row(job.job_id, "+".join(job.roles), Text("unknown", style="yellow"), "")
     rest = len(jobs) - len(shown)
-    if not rest:
-        return table
-    return Group(table, Text(f"and {rest} more (rods status --json lists all)", style="dim"))
+    troubles = dict.fromkeys(job.trouble for job in shown if job.trouble)
+    notes = [f"and {rest} more (rods status --json lists all)"] if rest else []
+    return Group(table, *(Text(note, style="dim") for note in [*notes, *troubles]))
 
 
 def _place(part: Part) -> str:

@@ -87,8 +87,12 @@ def spans_of_directory(run: RunDir, roles: Mapping[str, int]) -> list[Span]:
 
 
 def _times(folder: Path) -> tuple[float, float]:
-    """The oldest and the newest time of change in `folder`."""
-    times = [folder.stat().st_mtime, *(path.stat().st_mtime for path in folder.rglob("*") if path.is_file())]
+    """The oldest and the newest time of change of an attempt's files.
+
+    A batch script logs where its file lies, in the first attempt's folder, also for the attempts after.
+    """
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("slurm-")]
+    times = [path.stat().st_mtime for path in files] or [folder.stat().st_mtime]
     return min(times), max(times)
 
 

@@ -78,8 +78,9 @@ def test_a_job_at_work_is_asked_and_waited_for(tmp_path: Path) -> None:
     assert (request.attempt, request.reason) == (1, REASON)
 
 
-def test_what_waits_is_cancelled_without_asking_anybody(tmp_path: Path) -> None:
-    run, slurm = make_run(tmp_path), Queue(j5="PENDING", j6="PENDING")
+@pytest.mark.parametrize("state", ["PENDING", "REQUEUE_HOLD", "CONFIGURING"])
+def test_what_waits_is_cancelled_without_asking_anybody(tmp_path: Path, state: str) -> None:
+    run, slurm = make_run(tmp_path), Queue(j5=state, j6=state)
     submitted(run, "5", "train")
     submitted(run, "6", "synthesis")
     mine, _ = canceller(run, slurm)

@@ -80,6 +80,7 @@ def test_a_fit_site_is_fit() -> None:
 
 def test_without_slurm_or_its_controller_nothing_else_is_asked() -> None:
     assert [finding.level for finding in site({"sinfo --version": None}).values()] == [Level.unfit]
+    assert site({"sinfo --version": "slurm 25.11.1"})["Slurm"].level is Level.note
     down = site({"scontrol ping": "Slurmctld(primary) at vm is DOWN"})
     assert (list(down), down["controller"].level) == (["Slurm", "controller"], Level.unfit)
 

@@ -164,7 +164,11 @@ def test_a_command_that_fails_hangs_or_is_missing_is_trouble_not_an_error(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr("launchers.scheduler._TIMEOUTS_S", {"squeue": 0.2, "sacct": 5.0, "nothing": 1.0})
     fake_command(tmp_path, "squeue", "exec sleep 20")
-    fake_command(tmp_path, "sacct", "echo 'slurm accounting storage is disabled' >&2; exit 1")
+    fake_command(
+        tmp_path,
+        "sacct",
+        "printf 'sacct: error: no\\nsacct: error: Slurm accounting storage is disabled\\n' >&2; exit 1",
+    )
     assert ask(["squeue"]).trouble == "squeue gave no answer within 0.2 s"
-    assert ask(["sacct"]).trouble == "sacct failed: slurm accounting storage is disabled"
+    assert ask(["sacct"]).trouble == "sacct failed: Slurm accounting storage is disabled"
     assert ask(["nothing"]).trouble == "no nothing on this machine"

@@ -105,7 +105,8 @@ def test_without_accounting_the_files_times_are_read_and_it_is_said(tmp_path: Pa
         for name, moment in (("start", begin), ("train.out", end)):
             (folder / name).write_text(f"attempt {number}")
             os.utime(folder / name, (moment, moment))
-        os.utime(folder, (begin, begin))
+        late = run.attempt_dir(1) / "slurm-5.out"  # the batch script of a later start logs here, too
+        late.write_text("")
     writer = MetricsWriter(run.metrics / "train.jsonl")
     for step, moment in ((1, 2800.0), (2, 4600.0), (2, 5900.0)):
         writer.write({**STEP, "step": step, "time": moment})

@@ -17,8 +17,8 @@ from rods.exchange import owner, stop
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
 from rods.watch.progress import LineView
-from rods.watch.render import duration, line, panel
-from rods.watch.state import RunState, eta_s, newest_evaluations, read_state, throughput
+from rods.watch.render import duration, line
+from rods.watch.state import eta_s, newest_evaluations, read_state, throughput
 
 
 def test_the_state_is_read_from_the_files(tmp_path: Path) -> None:
@@ -254,56 +254,3 @@ def test_what_is_damaged_is_told_and_the_rest_is_shown(tmp_path: Path, what: str
     assert state.attempt == 1
     assert (state.step == 8) is (what not in ("metrics", "reward"))
     assert bool(state.queues) is (what != "queues")
-    assert "cannot be read" in drawn(state, 100)
-
-
-def drawn(state: RunState, width: int) -> str:
-    """The panel as text."""
-    console = Console(record=True, width=width, file=open(os.devnull, "w"))  # noqa: SIM115
-    console.print(panel(state, width=width))
-    return console.export_text()
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_panel_fits_the_terminal_and_loses_nothing(tmp_path: Path, width: int) -> None:
-    run = make_run(tmp_path)
-    submitted(run, "1", "train", "synthesis")
-    submitted(run, "6", "synthesis", replica=1)
-    text = drawn(read_state(run, slurm()), width)
-    assert max(map(len, text.splitlines())) <= width
-    for part in (
-        "8 of 20",
-        "0.438",
-        "1+0",
-        "1+1",
-        "synthesis-1",
-        "waits for",
-        "n1",
-        "360 steps/h",
-        "0.500 greedy",
-    ):
-        assert part in text
-
-
-def test_many_jobs_are_shortened_and_counted(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    for number in range(20):
-        submitted(run, str(100 + number), "train")
-    text = drawn(read_state(run, slurm("", "")), 100)
-    assert "and 14 more" in text
-
-
-def test_of_jobs_that_are_all_over_the_newest_is_shown(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    submitted(run, "3", "train")
-    submitted(run, "4", "train")
-    submitted(run, "3", "synthesis", replica=1)
-    text = drawn(read_state(run, slurm()), 100)
-    assert "completed" in text, "the newest with the trainer in it"
-    assert "and 2 more" in text
-
-
-def test_before_the_first_step_nothing_is_made_up(tmp_path: Path) -> None:
-    text = drawn(read_state(RunDir.create(tmp_path, "new", "0" * 64)), 80)
-    assert "none yet" in text
-    assert "reward" not in text
