@@ -27,10 +27,14 @@ from rods.synthesis.service import open_backend
 
 # Prompts in one piece: on CPUs vLLM 0.32 dies when a request with a seed is prefilled in chunks.
 _UNCHUNKED = ("--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192", "--max-num-seqs", "8")
-_ARGS = ("--dtype", "float32", "--enforce-eager", "--max-model-len", "8192", *_UNCHUNKED)
+# JSON without free white space: a model of this size would write line breaks until its tokens are used up.
+_DENSE = ("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}')
+_ARGS = ("--dtype", "float32", "--enforce-eager", "--max-model-len", "8192", *_UNCHUNKED, *_DENSE)
 _ENV = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_CPU_KVCACHE_SPACE": "2",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",  # threads that wait for each other crawl on a machine that is shared
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
 }
@@ -59,7 +63,9 @@ def convert(wheel: Path, folder: Path) -> Path:
     return target
 
 
-async def measure(model: Path, folder: Path, seeds: int, workers: int, max_tokens: int) -> dict[str, Any]:
+async def measure(
+    model: Path, folder: Path, seeds: int, workers: int, max_tokens: int, temperature: float, attempts: int
+) -> dict[str, Any]:
     """Run the pipeline on `seeds` scripted seed tasks; the figures."""
     backbone = BackboneConfig(model=str(model), server_args=_ARGS, server_env=_ENV)
     config = SynthesisConfig(
@@ -67,7 +73,9 @@ async def measure(model: Path, folder: Path, seeds: int, workers: int, max_token
         backbones=("smollm2",),
         catalog={"smollm2": backbone},
         max_tokens=max_tokens,
-        request_timeout_s=600.0,
+        temperature=temperature,
+        max_attempts=attempts,
+        request_timeout_s=900.0,
         cache_mib=0,
     )
     chosen = tasks.load(TasksConfig(source="scripted", train_count=seeds, heldout_count=0)).train
@@ -107,12 +115,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--max-tokens", type=int, default=256)
+    parser.add_argument("--temperature", type=float, default=0.3)
+    parser.add_argument("--attempts", type=int, default=3, help="for each seed")
     parser.add_argument("--json", action="store_true", help="one line")
     given = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     given.folder.mkdir(parents=True, exist_ok=True)
     model = convert(given.wheel, given.folder)
-    found = asyncio.run(measure(model, given.folder, given.seeds, given.workers, given.max_tokens))
+    settings = (given.seeds, given.workers, given.max_tokens, given.temperature, given.attempts)
+    found = asyncio.run(measure(model, given.folder, *settings))
     json.dump(found, sys.stdout, indent=None if given.json else 2)
     print()
 

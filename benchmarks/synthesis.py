@@ -40,8 +40,8 @@ from tests.llm_server import Latency, LLMServer, running
 WORKERS = (8, 64, 256)
 _LATENCY = Latency(median_s=2.0, sigma=0.5, slow_fraction=0.05, slow_factor=10.0)
 _ERROR_RATE = 0.01
-_WARM_UP_S = 40.0
-_SEED_S = 15.0  # a seed takes longer: the queue must not run dry
+_WARM_UP_S = 60.0
+_SEED_S = 40.0  # a seed takes longer: the queue must not run dry
 _TICK_S = 0.01
 
 
@@ -184,7 +184,8 @@ def _accepted(run: RunDir) -> int:
     """Variants accepted so far, by the newest line of the daemon's metrics."""
     with (run.metrics / "synthesis.jsonl").open("rb") as stream:
         stream.seek(max(0, stream.seek(0, os.SEEK_END) - 2**16))
-        return int(json.loads(stream.read().splitlines()[-1])["accepted"])
+        lines = stream.read().splitlines()
+    return int(json.loads(lines[-1])["accepted"]) if lines else 0
 
 
 def _calls(run: RunDir) -> float:

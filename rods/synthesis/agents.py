@@ -1,13 +1,14 @@
 """The agents of the pipeline: what each answers, and the interface of whatever answers for them.
 
 Every answer is a pydantic model: it is the JSON schema a language model is held to, and the border at which
-its text becomes data. `reason` comes first in each, so that a model reasons before it decides.
+its text becomes data. `reason` comes first in each, so that a model reasons before it decides. Texts and lists are
+bounded in the schema, since a model that cannot end a string would be cut off in the middle of its JSON.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +19,11 @@ from rods.synthesis.accounting import Accounts
 BACKENDS = Registry(
     "synthesis backend", {"scripted": "rods.synthesis.scripted:build", "openai": "rods.synthesis.llm:build"}
 )
+
+
+Prose = Annotated[str, Field(max_length=800)]
+"""What a model writes for people: a reason, a story, a message. BFCL's longest message has 639 characters."""
+_MANY = 64  # turns, functions of a turn, changes, issues; BFCL has up to 34 calls in a turn
 
 
 class BackendError(RodsError):
@@ -48,21 +54,21 @@ class Answer(BaseModel):
     """Base of all answers; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid")
-    reason: str = ""
+    reason: Prose = ""
 
 
 class PlannedTurn(BaseModel):
     """The functions of one turn, in order; composites are decomposed afterwards."""
 
     model_config = ConfigDict(extra="forbid")
-    functions: list[str]
+    functions: list[str] = Field(max_length=_MANY)
 
 
 class Plan(Answer):
     """Stage 1. `initial_state` replaces the scenario (class name → scenario); null keeps it."""
 
-    narrative: str
-    turns: list[PlannedTurn]
+    narrative: Prose
+    turns: list[PlannedTurn] = Field(max_length=_MANY)
     initial_state: dict[str, Any] | None = None
 
 
@@ -86,13 +92,13 @@ class StatePatch(BaseModel):
 class Patch(Answer):
     """Config Patch: the changes that would let the failed call run; empty when none would."""
 
-    patches: list[StatePatch]
+    patches: list[StatePatch] = Field(max_length=_MANY)
 
 
 class Query(Answer):
     """Stage 3: what the user says in one turn."""
 
-    text: str
+    text: Prose
 
 
 class Verification(Answer):
@@ -100,21 +106,21 @@ class Verification(Answer):
     undecided.
     """
 
-    covered: list[int]
+    covered: list[int] = Field(max_length=_MANY)
     verdict: Literal["yes", "no"] | None
 
 
 class Rewrite(Answer):
     """Stages 3 and 4: all messages of the dialogue, one per turn."""
 
-    queries: list[str]
+    queries: list[Prose] = Field(max_length=_MANY)
 
 
 class Judgement(Answer):
     """Stage 4: the Quality Judge's word."""
 
     accepted: bool
-    issues: list[str] = Field(default_factory=list)
+    issues: list[Prose] = Field(default_factory=list, max_length=_MANY)
 
 
 class RefineClass(Answer):
@@ -138,8 +144,8 @@ class MissingParameter(Answer):
     turn: int
     function: str
     parameter: str
-    blurred: str
-    clarification: str
+    blurred: Prose
+    clarification: Prose
 
 
 AnswerT = TypeVar("AnswerT", bound=Answer)

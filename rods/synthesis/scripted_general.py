@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rods.synthesis import scripted_messages as messages
+from rods.synthesis import scripted_world
 from rods.synthesis.agents import (
     Arguments,
     Judgement,
@@ -37,11 +38,15 @@ _PRECONDITIONS = (
 )
 
 
-def _plan(inputs: Mapping[str, Any], _: random.Random) -> Plan:
+def _plan(inputs: Mapping[str, Any], rng: random.Random) -> Plan:
     seed: Seed = inputs["seed"]
     turns = [PlannedTurn(functions=[call.name for call in turn.calls]) for turn in seed.turns]
     domains = ", ".join(seed.task.classes)
-    return Plan(narrative=f"Another user works with {domains} and asks for other values.", turns=turns)
+    story = f"Another user works with {domains} and asks for other values."
+    # A state that Config Patch has changed is another one already, and the change may go by a name.
+    untouched = inputs["state"] == seed.task.initial_state
+    state = scripted_world.renamed(inputs["state"], rng.randrange(2**32)) if untouched else None
+    return Plan(narrative=story, turns=turns, initial_state=state)
 
 
 def _arguments(inputs: Mapping[str, Any], _: random.Random) -> Arguments:
@@ -54,6 +59,8 @@ def _arguments(inputs: Mapping[str, Any], _: random.Random) -> Arguments:
         seed_results=[*_results(seed.turns[:turn]), *seed.turns[turn].results[:position]],
         results=[*_results(inputs["done"]), *inputs["results"]],
         world=world_values(seed.task.initial_state),
+        peers=scripted_world.peers(seed.task.initial_state),
+        names=scripted_world.names(seed.task.initial_state, inputs["outline"].initial_state),
         doc=inputs["doc"],
         rate=change_rate(inputs["attempt"]),
         salt=inputs["attempt_seed"],

@@ -1,10 +1,12 @@
 """Scripted arguments for any seed: its own, with other literals and with what the variant's world really
 returned.
 
-A value of the seed is one of three things. What an earlier result held is taken from the same place of the
-variant's result. What names something in the world (a state value, an option in the documentation, a code)
-must stay. Everything else is a free literal, and gets another value; the same literal the same one
-throughout a variant, so that a directory created in one turn is entered by its new name in the next.
+A value of the seed is one of five things. What an earlier result held is taken from the same place of the
+variant's result. What names a file or folder of the world has the name that it has in the variant's (`scripted_world`).
+What names one of several of a kind there (a stock, a contact) may be another of them. What names anything else there
+(a state value, an option in the documentation, a code) must stay. Everything else is a free literal, and gets another
+value; the same literal the same one throughout a variant, so that a directory created in one turn is entered by its
+new name in the next.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from rods.tasks.profile import accidental, leaves, result_value, same_value
 _CHANGE_RATES = (1.0, 0.6, 0.35)
 _TEXT_LENGTH = 13  # characters from which a string with spaces is prose, not a name of the world
 _NAME = re.compile(r"(?P<stem>[A-Za-z][A-Za-z0-9_-]{2,})(?P<extension>\.[a-z]{2,4})?")
+_DATE = re.compile(r"(?P<month>\d{4}-\d{2})-\d{2}")
+_SHORTEST_MONTH = 28  # days
 _OPENINGS = ("Update", "Reminder", "Note", "For the record", "Heads up", "Today")
 _SUFFIXES = ("alt", "new", "next", "copy2", "second", "fresh", "v2", "extra", "spring", "north")
 _MARKS = ("2", "Next", "Now", "Daily", "Plus")
-_FILE_CLASS = "GorillaFileSystem"
+FILE_CLASS = "GorillaFileSystem"
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Surroundings:
         seed_results: result texts of the seed's calls before this one, in order.
         results: those of the variant's calls, in the same order.
         world: values and keys of the initial state.
+        names: what files and folders of the seed's world are called in the variant's, where that differs.
+        peers: of each name, the others of its kind in the seed's world.
         doc: documentation of the call's function.
         rate: probability that a free literal changes.
         salt: all draws depend on it and on the literal.
@@ -44,6 +50,8 @@ class Surroundings:
     seed_results: Sequence[str]
     results: Sequence[str]
     world: frozenset[str]
+    names: Mapping[str, str]
+    peers: Mapping[str, Sequence[str]]
     doc: FunctionDoc
     rate: float
     salt: int
@@ -82,31 +90,50 @@ def _from_results(value: Any, around: Surroundings) -> Any:
         old, new = list(leaves(result_value(before))), list(leaves(result_value(now)))
         for index, leaf in enumerate(old):
             if same_value(value, leaf):
-                found = new[index] if len(new) == len(old) else leaf
+                found = new[index] if len(new) == len(old) else _named(leaf, around.names)
                 return str(found) if isinstance(value, str) else found
     return value
 
 
 def _literal(value: Any, around: Surroundings) -> Any:
     rng = random.Random(f"{around.salt} {value!r}")
-    if str(value) in around.world or rng.random() >= around.rate:
+    named = _named(value, around.names)
+    if named != value:
+        return named
+    if rng.random() >= around.rate:
+        return value
+    if value in around.peers:
+        return rng.choice(around.peers[value])
+    if str(value) in around.world:
         return value
     if isinstance(value, str):
         return _other_text(value, around, rng)
     return _other_number(value, rng)
 
 
+def _named(value: Any, names: Mapping[str, str]) -> Any:
+    """A name, or a path of names, as it is in the variant's world."""
+    if not isinstance(value, str):
+        return value
+    return "/".join(names.get(part, part) for part in value.split("/"))
+
+
 def _other_text(value: str, around: Surroundings, rng: random.Random) -> str:
     if value.lower() in _documentation(around.doc):
         return value
+    if date := _DATE.fullmatch(value):
+        return f"{date['month']}-{rng.randint(1, _SHORTEST_MONTH):02d}"
     if value.startswith("#") and len(value) > 2:
         return value + rng.choice(_MARKS)
     if " " in value and len(value) >= _TEXT_LENGTH:
         return f"{rng.choice(_OPENINGS)}: {value}"
+    return other_name(value, rng) if around.doc.class_name == FILE_CLASS else value
+
+
+def other_name(value: str, rng: random.Random) -> str:
+    """Another name of a file or folder, of the same kind; the name itself where it does not look like one."""
     name = _NAME.fullmatch(value)
-    if around.doc.class_name == _FILE_CLASS and name:
-        return f"{name['stem']}_{rng.choice(_SUFFIXES)}{name['extension'] or ''}"
-    return value
+    return f"{name['stem']}_{rng.choice(_SUFFIXES)}{name['extension'] or ''}" if name else value
 
 
 def _other_number(value: float, rng: random.Random) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rods.simulation.functions import FunctionDoc, documentation
-from rods.synthesis import rules
+from rods.synthesis import rules, scripted_world
 from rods.synthesis import scripted_messages as messages
 from rods.synthesis.scripted_literals import Surroundings, adapted, change_rate, world_values
 from rods.tasks.model import Call
@@ -18,7 +19,7 @@ from rods.tasks.model import Call
 DOCS: dict[str, FunctionDoc] = documentation(
     ["GorillaFileSystem", "TradingBot", "VehicleControlAPI", "TravelAPI"]
 )
-AROUND = Surroundings((), (), frozenset(), DOCS["touch"], 1.0, 7)
+AROUND = Surroundings((), (), frozenset(), {}, {}, DOCS["touch"], 1.0, 7)
 
 
 def test_a_value_that_flows_is_taken_from_the_variants_own_result() -> None:
@@ -103,3 +104,73 @@ def test_values_are_said_as_people_write_them() -> None:
     assert messages.say({"first_name": "Ada"}) == "first name 'Ada'"
     assert messages.say([]) == "none"
     assert messages.purpose(DOCS["pressBrakePedal"]).startswith("press the brake pedal")
+
+
+STATE = {
+    "GorillaFileSystem": {
+        "root": {
+            "workspace": {
+                "type": "directory",
+                "contents": {
+                    "notes.txt": {"type": "file", "content": "one"},
+                    "archive": {
+                        "type": "directory",
+                        "contents": {"notes.txt": {"type": "file", "content": "two"}},
+                    },
+                },
+            }
+        }
+    },
+    "TradingBot": {"stocks": {"AAPL": {"price": 1.0}, "NVDA": {"price": 2.0}}, "market_status": "Open"},
+    "MessageAPI": {"user_map": {"Ada": "USR001", "Bob": "USR002"}, "inbox": []},
+}
+
+
+def test_a_world_of_other_names_has_the_same_structure_and_contents() -> None:
+    state = scripted_world.renamed(STATE, 3)
+    assert state is not None
+    called = scripted_world.names(STATE, state)
+    assert set(called) == {"workspace", "notes.txt", "archive"}
+    assert called["notes.txt"].startswith("notes_")
+    assert called["notes.txt"].endswith(".txt")
+    back = json.dumps(state)
+    for old, new in called.items():
+        back = back.replace(f'"{new}"', f'"{old}"')
+    assert json.loads(back) == STATE
+    assert scripted_world.renamed({"TradingBot": STATE["TradingBot"]}, 3) is None
+    assert len({json.dumps(scripted_world.renamed(STATE, salt)) for salt in range(9)}) > 3
+
+
+def test_two_names_of_a_folder_never_become_one() -> None:
+    entries = {
+        f"a{suffix}": {"type": "file", "content": suffix} for suffix in ("bc", "bc_alt", "bc_new", "bc_v2")
+    }
+    for salt in range(50):
+        state = scripted_world.renamed({"GorillaFileSystem": {"root": entries}}, salt)
+        assert state is not None
+        assert len(state["GorillaFileSystem"]["root"]) == len(entries)
+
+
+def test_renamed_files_are_called_by_their_new_names_also_in_paths_and_after_a_patch() -> None:
+    state = scripted_world.renamed(STATE, 3)
+    assert state is not None
+    patched = {**state, "TradingBot": {**STATE["TradingBot"], "market_status": "Closed"}}
+    called = scripted_world.names(STATE, patched)
+    around = replace(AROUND, world=world_values(STATE), names=called, rate=0.0)
+    assert adapted("archive/notes.txt", around) == f"{called['archive']}/{called['notes.txt']}"
+    assert adapted("Open", around) == "Open"
+
+
+def test_one_of_several_of_a_kind_may_be_another_of_them() -> None:
+    peers = scripted_world.peers(STATE)
+    assert peers == {"AAPL": ("NVDA",), "NVDA": ("AAPL",), "USR001": ("USR002",), "USR002": ("USR001",)}
+    around = replace(AROUND, world=world_values(STATE), peers=peers, doc=DOCS["place_order"])
+    assert [adapted(value, around) for value in ("AAPL", "USR002", "Open")] == ["NVDA", "USR001", "Open"]
+    assert adapted("AAPL", replace(around, rate=0.0)) == "AAPL"
+
+
+def test_a_date_stays_in_its_month() -> None:
+    around = replace(AROUND, doc=DOCS["book_flight"])
+    found = {adapted("2026-02-14", replace(around, salt=salt)) for salt in range(30)}
+    assert len(found) > 9
+    assert all(re.fullmatch(r"2026-02-(0[1-9]|1\d|2[0-8])", date) for date in found)
