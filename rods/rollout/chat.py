@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from typing import Protocol as Interface
@@ -28,6 +29,9 @@ _TOOLS_BEFORE = (
 _TOOLS_AFTER = "\n</tools>\n\n"
 # BFCL's fixed user message for a turn that restores functions.
 _RESTORED = "I have updated some more functions you can choose from. What about now?"
+
+_SHORT = 2000  # characters
+_KEPT, _KEPT_OPENINGS = 4096, 64
 
 
 class ChatError(RodsError):
@@ -103,11 +107,16 @@ class Chat:
         self._tokenizer = tokenizer
         self._model = model
         self._protocol = protocol
+        # The rollouts of a group read and write much the same: the tokenizer is asked once. Short texts alone, and few
+        # openings, bound the memory.
+        self._encode_short = lru_cache(_KEPT)(self._tokens)
+        self._encode_opening = lru_cache(_KEPT_OPENINGS)(self._tokens)
+        self._decode = lru_cache(_KEPT)(self._decoded)
         self._control_tokens = sorted({_END, "<|im_start|>", *tokenizer.all_special_tokens})
 
     def opening(self, session: Opening) -> tuple[int, ...]:
         """Token ids up to where the first assistant message begins."""
-        return self._encode(self._system(session.tools) + self._user(session.query) + _ASSISTANT)
+        return self._encode_opening(self._system(session) + self._user(session.query) + _ASSISTANT)
 
     def after(self, stopped: bool, reply: Reply) -> tuple[int, ...]:
         """Token ids that follow an assistant message, up to where the next one begins.
@@ -130,15 +139,18 @@ class Chat:
         """The text of an assistant message, without the end token that closes it."""
         if token_ids and token_ids[-1] == self.end_token:
             token_ids = token_ids[:-1]
+        return self._decode(tuple(token_ids))
+
+    def _decoded(self, token_ids: tuple[int, ...]) -> str:
         text = self._tokenizer.decode(
             list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         assert isinstance(text, str)
         return text
 
-    def _system(self, tools: Sequence[Mapping[str, Any]]) -> str:
+    def _system(self, session: Opening) -> str:
         parts = [self._model.system_prompt] if self._model.system_prompt else []
-        if self._model.tools_in_prompt and tools:
+        if self._model.tools_in_prompt and (tools := session.tools):
             parts.append(_TOOLS_BEFORE + _lines(tools) + _TOOLS_AFTER + self._protocol.instruction)
         content = "\n\n".join(parts)
         return f"<|im_start|>system\n{content}{_END}\n" if parts else ""
@@ -158,6 +170,9 @@ class Chat:
         return content
 
     def _encode(self, text: str) -> tuple[int, ...]:
+        return self._encode_short(text) if len(text) <= _SHORT else self._tokens(text)
+
+    def _tokens(self, text: str) -> tuple[int, ...]:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
 

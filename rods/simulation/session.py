@@ -102,7 +102,12 @@ class Session:
         self._finished = False
         self._begin_turn()
         self.query: str = task.turns[0].query
-        self.tools: list[dict[str, Any]] = [doc.to_tool() for doc in self._world.docs.values()]
+        self._docs = tuple(self._world.docs.values())
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """Documentation of the functions available from the start."""
+        return [doc.to_tool() for doc in self._docs]
 
     @property
     def finished(self) -> bool:
