@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -70,30 +71,36 @@ def progress(run: RunDir) -> Progress:
 
 
 def spans_of_directory(run: RunDir, roles: Mapping[str, int]) -> list[Span]:
-    """When each attempt first and last wrote a file; the newest one goes on while a role gives signs of life.
+    """When each attempt first and last wrote anything; the newest one goes on while a role gives signs of life.
 
     Args:
-        roles: GPUs by role.
+        roles: GPUs by role. Daemons that were added have starts of their own, which are not counted.
     """
     numbers = sorted(int(path.name) for path in run.attempts.glob("[0-9]*") if path.name.isdigit())
-    beats = read_all(run.heartbeats).values()
-    alive = any(owner.is_alive(beat, owner.DEFAULT_TIMEOUT_S) for beat in beats)
+    written = [_times(run.attempt_dir(number)) for number in numbers]
+    steps = [step.time for step in progress(run).steps]
     spans: list[Span] = []
-    for number in numbers:
-        begin, end = _times(run.attempt_dir(number))
-        goes_on = alive and number == numbers[-1] and not (run.attempt_dir(number) / "outcome.json").exists()
-        spans += [Span(role, number, gpus, begin, None if goes_on else end) for role, gpus in roles.items()]
+    for index, number in enumerate(numbers):
+        last = index == len(numbers) - 1
+        # Later starts write here too: how this one ended, when it could not say so itself, and what they print.
+        until = math.inf if last else min(written[index + 1])
+        own = [moment for moment in [*written[index], *steps] if min(written[index]) <= moment <= until]
+        end = None if last and _goes_on(run, number) else max(own, default=min(written[index]))
+        spans += [Span(role, number, gpus, min(written[index]), end) for role, gpus in roles.items()]
     return spans
 
 
-def _times(folder: Path) -> tuple[float, float]:
-    """The oldest and the newest time of change of an attempt's files.
+def _goes_on(run: RunDir, attempt: int) -> bool:
+    if (run.attempt_dir(attempt) / "outcome.json").exists():
+        return False
+    beats = read_all(run.heartbeats).values()
+    return any(owner.is_alive(beat, owner.DEFAULT_TIMEOUT_S) for beat in beats)
 
-    A batch script logs where its file lies, in the first attempt's folder, also for the attempts after.
-    """
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("slurm-")]
-    times = [path.stat().st_mtime for path in files] or [folder.stat().st_mtime]
-    return min(times), max(times)
+
+def _times(folder: Path) -> list[float]:
+    """When the files of an attempt's folder were last written; the folder's own time where it has none."""
+    files = [path.stat().st_mtime for path in folder.rglob("*") if path.is_file()]
+    return files or [folder.stat().st_mtime]
 
 
 def _allocations(run: RunDir) -> tuple[float, dict[str, int]]:

@@ -24,10 +24,11 @@ def begun(run: RunDir, place: str, text: str) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
-    """A run with two listed jobs: both roles, and a further daemon."""
+    """A run with three listed jobs: both roles, and two further daemons."""
     run = RunDir.create(tmp_path, "started", "0" * 64)
     submitted(run, "1", "train", "synthesis")
-    submitted(run, "20", "synthesis", coschedule="pair", replica=1)
+    for job, replica in (("20", 1), ("21", 2)):
+        submitted(run, job, "synthesis", coschedule="pair", replica=replica)
     return run
 
 
@@ -35,13 +36,13 @@ def test_listed_jobs_are_not_listed_twice(run: RunDir) -> None:
     begun(run, "0001", "1.0\n")
     begun(run, "0002", "1.1\n")
     begun(run, "synthesis-1/0001", "20.0\n")
-    assert [job.job_id for job in started.of_run(run)] == ["1", "20"]
+    assert [job.job_id for job in started.of_run(run)] == ["1", "20", "21"]
 
 
 def test_an_unlisted_job_is_like_the_newest_listed_one_of_its_kind(run: RunDir) -> None:
     begun(run, "0003", "5.0\n")
     begun(run, "synthesis-1/0002", "30.0\n")
-    trainer, daemon = started.of_run(run)[2:]
+    trainer, daemon = started.of_run(run)[3:]
     assert (trainer.job_id, trainer.roles, trainer.attempt) == ("5", ("train", "synthesis"), 3)
     assert trainer.gpus == {"train": 8, "synthesis": 8}
     assert (daemon.job_id, daemon.roles, daemon.replica, daemon.attempt) == ("30", ("synthesis",), 1, 2)
@@ -59,13 +60,13 @@ def test_without_a_list_the_folder_says_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "local\n", "5\n", "../5.0\n"])
 def test_what_is_no_start_is_left_out(run: RunDir, text: str) -> None:
     begun(run, "0001", text)
-    assert len(started.of_run(run)) == 2
+    assert len(started.of_run(run)) == 3
 
 
 def test_it_is_looked_at_and_guards_against_a_second_start_like_the_others(run: RunDir) -> None:
     begun(run, "0003", "5.0\n")
     slurm = Scheduler(FakeSlurm())
-    assert read_state(run, slurm).jobs[2].job_id == "5"
+    assert read_state(run, slurm).jobs[3].job_id == "5"
     finished = RunDir.create(run.path.parent, "other", "0" * 64)
     begun(finished, "0001", "4.0\n")
     queued.check_none(finished, slurm)
