@@ -196,7 +196,7 @@ def _launch_on_slurm(config: Config, run: RunDir, attempt: int, console: Console
     console.print(
         f"run directory: {run.path}\n"
         f"submitted job {ids} ({run.attempt_dir(attempt)}/*.sbatch)\n"
-        f"follow it: rods status --watch {run.path}   stop it: scancel {ids}",
+        f"follow it: rods status --watch {run.path}   stop it: rods cancel {run.path}",
         soft_wrap=True,
         highlight=False,
     )
