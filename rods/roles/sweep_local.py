@@ -97,6 +97,8 @@ class Line:
 def _how_it_went(run: RunDir, attempt: int, status: int) -> Ended:
     """From the supervisor's record; from its exit status where it left none."""
     record = outcome.read(run, attempt)
+    if record is None and status in (-signal.SIGINT, INTERRUPTED):
+        return Ended(State.stopped, "interrupted before its roles started")
     if record is None:
         log = launching.supervisor_log(run, attempt)
         return Ended(State.failed, f"its supervisor ended with status {status} and left no record; see {log}")
