@@ -61,7 +61,7 @@ def describe(config: Config, run_dir: Path, attempt: int) -> str:
     for batch in batches(config):
         option = "--dependency=after:TRAINER " if batch.follows_trainer else ""
         file = f"attempts/{attempt:04d}/{file_name(batch)}"
-        text = batch_text(batch, config, run_dir, attempt, again=config.launch.chain == 1)
+        text = batch_text(batch, config, run_dir, attempt)
         parts.append(f"# sbatch {option}{file}\n{text}")
     chain = config.launch.chain
     if chain > 1:
@@ -143,7 +143,7 @@ def submit_batch(batch: Batch, config: Config, run: RunDir, attempt: int, depend
     """
     folder = run.attempt_dir(attempt)
     file = folder / file_name(batch)
-    write_text(file, batch_text(batch, config, run.path, attempt, again=config.launch.chain == 1))
+    write_text(file, batch_text(batch, config, run.path, attempt))
     try:
         with scrubbed_environment():
             job_id = BatchExecutor(folder).submit_file(file, dependency)

@@ -18,6 +18,7 @@ from launchers.resources import Resources
 from rods.config import ClusterConfig, Config
 from rods.exchange import permissions
 
+_NO_REQUEUE = "no-requeue"  # sbatch's option, which a site may ask for in cluster.extra
 # What a job that submits jobs leaves to them; `scrubbed_environment` does the same before a submission of ours.
 _SCRUB = 'for name in ${!SBATCH_@} ${!SRUN_@} ${!PMI_@} ${!PMIX_@}; do unset "$name"; done'
 # As `rods.exchange.stop.finish` writes it. A job that was queued for a run that has ended since has nothing to do.
@@ -53,13 +54,16 @@ def file_name(batch: Batch) -> str:
     return f"{batch.name}.sbatch"
 
 
-def batch_text(batch: Batch, config: Config, run_dir: Path, attempt: int, *, again: bool = True) -> str:
+def may_return(config: Config) -> bool:
+    """Whether a job that is stopped before the run's end goes back into the queue; in a chain the next one goes on."""
+    return config.launch.chain == 1 and _NO_REQUEUE not in config.cluster.extra
+
+
+def batch_text(batch: Batch, config: Config, run_dir: Path, attempt: int) -> str:
     """The whole batch file.
 
     Args:
         attempt: in whose folder the file lies and the batch script itself logs.
-        again: a start that Slurm stops before the run's end goes back into the queue; False in a chain, where
-            the next job goes on.
     """
     folder = run_dir / "attempts" / f"{attempt:04d}"
     job_name = run_dir.name if batch.name in ("het", "single", "train") else f"{run_dir.name}.{batch.name}"
@@ -73,7 +77,7 @@ def batch_text(batch: Batch, config: Config, run_dir: Path, attempt: int, *, aga
         _SCRUB,
         *config.cluster.setup,
         f"export RODS_RUN_DIR={shlex.quote(str(run_dir))}",
-        f"export RODS_REQUEUE={int(again)} RODS_SERIES={batch.series}",
+        f"export RODS_REQUEUE={int(may_return(config))} RODS_SERIES={batch.series}",
         _END_IF_FINISHED,
         'starts="$RODS_RUN_DIR/attempts${RODS_SERIES:+/$RODS_SERIES}"',
         _BEGIN,
@@ -111,7 +115,7 @@ def _header(cluster: ClusterConfig, shape: Resources, job_name: str, log: Path) 
         gpus_per_node=gpus if shape.gpus_per_node else None,  # type: ignore[arg-type]  # "a100:8" is Slurm's form
         mem=f"{shape.mem_gb}GB" if shape.mem_gb else None,
         additional_parameters={
-            "requeue": True,
+            **({} if _NO_REQUEUE in cluster.extra else {"requeue": True}),
             "output": f"{log_name}-%j.out",
             "error": f"{log_name}-%j.err",
             **{name: value or True for name, value in cluster.extra.items()},

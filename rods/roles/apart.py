@@ -120,7 +120,7 @@ class Apart:
 
     def _put_back(self, reason: str) -> Outcome:
         if not self._may_return:
-            return self._stopped(f"{reason}; its next job goes on")
+            return self._stopped(f"{reason}; the run's next job goes on")
         trouble = "" if self._returned or self._task.rank else slurm_role.requeue(self._task.job_id)
         if trouble:
             return Outcome(Status.failed, f"{reason}, and the job could not be put back: {trouble}")

@@ -125,7 +125,7 @@ class Trainer:
         if self._returned or self._overtaken():
             return Outcome(Status.requeued, reason)
         if not self._may_return:
-            return Outcome(Status.stopped, f"{reason}; the next job of the chain goes on")
+            return Outcome(Status.stopped, f"{reason}; the run's next job goes on")
         stalled = begun.stalled(self._run, self._attempt)
         if stalled >= self._limit:
             return Outcome(Status.failed, self._too_often(stalled))

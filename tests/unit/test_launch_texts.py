@@ -19,7 +19,15 @@ from launch_stubs import write_srun
 from launchers.batches import Batch, batches, daemons
 from launchers.resources import SYNTHESIS, Resources
 from launchers.texts import batch_text, file_name
-from rods.config import ClusterConfig, Config, ContainerConfig, JobConfig, SynthesisConfig, from_mapping
+from rods.config import (
+    ClusterConfig,
+    Config,
+    ContainerConfig,
+    JobConfig,
+    LaunchConfig,
+    SynthesisConfig,
+    from_mapping,
+)
 from rods.exchange import stop
 from rods.exchange.rundir import RunDir
 
@@ -52,7 +60,7 @@ def composed(*overrides: str) -> Config:
 def test_each_profiles_texts_are_the_golden_ones(case: str) -> None:
     config = composed(*CASES[case], *SITE)
     for batch in batches(config):
-        text = batch_text(batch, config, RUN, 1, again=config.launch.chain == 1)
+        text = batch_text(batch, config, RUN, 1)
         subprocess.run(["bash", "-n"], input=text, text=True, check=True)
         golden = GOLDEN / f"{case}.{file_name(batch)}"
         found = text.replace(sys.executable, "/env/bin/python")
@@ -65,6 +73,7 @@ CLUSTER = ClusterConfig(
     kind="slurm", train=JobConfig(gpus_per_node=8), synthesis=JobConfig(nodes=2, gpus_per_node=4)
 )
 PAIR = Config(cluster=replace(CLUSTER, coschedule="pair"))
+CHAIN = replace(PAIR, launch=LaunchConfig(chain=2))
 # What stands in for the roles' interpreter: says what it was given, and where.
 SAYS = '#!/bin/bash\nprintenv RODS_ROLE RODS_REPLICA RODS_ATTEMPT PYTHONPATH RODS_RUN_DIR; echo "$@"\n'
 
@@ -80,10 +89,10 @@ class Cluster:
         self.python.write_text(SAYS)
         self.python.chmod(0o755)
 
-    def text(self, batch: Batch, config: Config, attempt: int = 1, *, again: bool = True) -> str:
+    def text(self, batch: Batch, config: Config, attempt: int = 1) -> str:
         container = ContainerConfig(kind="pyxis", image="x", python=str(self.python))
         config = replace(config, cluster=replace(config.cluster, container=container))
-        return batch_text(batch, config, self.run.path, attempt, again=again)
+        return batch_text(batch, config, self.run.path, attempt)
 
     def start(self, text: str, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": f"{self.bin}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", **variables}
@@ -204,7 +213,7 @@ def test_a_daemon_that_was_killed_without_a_word_is_put_back(
     calls = scontrol(cluster)
     cluster.python.write_text(f"#!/bin/bash\n{body} {status}\n")
     _, synthesis = batches(PAIR)
-    done = cluster.start(cluster.text(synthesis, PAIR, again=again))
+    done = cluster.start(cluster.text(synthesis, PAIR if again else CHAIN))
     assert done.returncode == status
     assert calls.exists() is put_back
 
@@ -283,8 +292,16 @@ def test_a_static_pool_is_one_plain_job_in_every_kind() -> None:
 
 def test_a_chains_links_do_not_put_themselves_back() -> None:
     train, _ = batches(PAIR)
-    assert "RODS_REQUEUE=0" in batch_text(train, PAIR, RUN, 1, again=False)
+    assert "RODS_REQUEUE=0" in batch_text(train, CHAIN, RUN, 1)
     assert "RODS_REQUEUE=1" in batch_text(train, PAIR, RUN, 1)
+
+
+def test_a_site_without_requeueing_is_not_asked_for_it() -> None:
+    config = replace(PAIR, cluster=replace(PAIR.cluster, extra={"no-requeue": ""}))
+    text = batch_text(batches(config)[0], config, RUN, 1)
+    assert "RODS_REQUEUE=0" in text
+    assert "#SBATCH --no-requeue\n" in text
+    assert "#SBATCH --requeue\n" not in text
 
 
 def test_the_run_directory_is_mounted_in_every_container() -> None:
