@@ -9,7 +9,7 @@ from rich.table import Table
 
 from launchers.cost import PAPER, Cost
 
-_FIGURES = ("planned", "used", "wasted")
+_WORDS = (("planned", "planned"), ("used", "used"), ("wasted", "lost"))
 
 
 def show(accounts: Sequence[Cost], console: Console) -> None:
@@ -19,6 +19,11 @@ def show(accounts: Sequence[Cost], console: Console) -> None:
         for line in _notes(account):
             console.print(line, markup=False, highlight=False)
         console.print()
+    if len(accounts) > 1:
+        sums = ", ".join(
+            f"{sum(account.total(name) for account in accounts):.2f} {word}" for name, word in _WORDS
+        )
+        console.print(f"{len(accounts)} runs together: {sums} GPU-hours", markup=False, highlight=False)
     paper = " + ".join(f"{hours:g} {role}" for role, hours in PAPER.items())
     console.print(f"the paper's run: {paper} GPU-hours", markup=False, highlight=False)
 
@@ -31,7 +36,7 @@ def _table(account: Cost) -> Table:
     for role, cost in account.roles.items():
         figures = (cost.planned, cost.used, cost.wasted, cost.hours)
         table.add_row(role, *(f"{figure:.2f}" for figure in figures))
-    table.add_row("together", *(f"{account.total(name):.2f}" for name in _FIGURES), "")
+    table.add_row("together", *(f"{account.total(name):.2f}" for name, _ in _WORDS), "")
     return table
 
 

@@ -1,0 +1,64 @@
+"""`rods cost`: one account a run, their sum, and where the figures come from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from slurm_answers import FakeSlurm
+from typer.testing import CliRunner
+from watch_examples import make_run, submitted
+
+from launchers import scheduler
+from launchers.scheduler import Scheduler
+from rods.cli import app
+from rods.exchange.atomic import CorruptFileError
+from rods.exchange.rundir import RunDir
+
+
+@pytest.fixture(autouse=True)
+def slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recorded answers instead of this machine's Slurm."""
+    monkeypatch.setattr(scheduler, "HERE", Scheduler(FakeSlurm()))
+
+
+def made(tmp_path: Path, job: str) -> RunDir:
+    """A run with one job, planned for 56 h of 8 GPUs a role."""
+    run = make_run(tmp_path)
+    role = {"nodes": 1, "gpus_per_node": 8}
+    cluster = {"time_hours": 56, "train": role, "synthesis": role}
+    run.config_file.write_text(yaml.safe_dump({"cluster": cluster, "synthesis": {"enabled": True}}))
+    submitted(run, job, "train", "synthesis")
+    return run
+
+
+def test_training_stands_beside_synthesis_as_in_the_paper(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["cost", str(made(tmp_path, "1").path)], catch_exceptions=False)
+    assert done.exit_code == 0
+    text = " ".join(done.stdout.split())
+    assert "train 448.00" in text
+    assert "together 896.00" in text
+    assert "1 attempt; energy: not measured here; from Slurm's accounting" in text
+    assert "the paper's run: 448 train + 448 synthesis GPU-hours" in text
+
+
+def test_several_runs_are_summed(tmp_path: Path) -> None:
+    runs = [str(made(tmp_path, job).path) for job in ("3", "4")]
+    done = CliRunner().invoke(app, ["cost", *runs], catch_exceptions=False)
+    assert "2 runs together: 1792.00 planned" in done.stdout
+
+
+def test_the_accounts_as_json(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["cost", str(made(tmp_path, "1").path), "--json"], catch_exceptions=False)
+    (account,) = json.loads(done.stdout)
+    assert account["roles"]["synthesis"]["used"] == pytest.approx(8 * 5 / 3600)
+    assert account["paper"] == {"train": 448, "synthesis": 448}
+
+
+def test_what_it_cannot_read_is_named(tmp_path: Path) -> None:
+    run = made(tmp_path, "1")
+    run.config_file.write_text("cluster: 3\n")
+    with pytest.raises(CorruptFileError, match=r"config\.yaml"):
+        CliRunner().invoke(app, ["cost", str(run.path)], catch_exceptions=False)
