@@ -16,6 +16,7 @@ from rods.tasks.model import Call, Task
 __all__ = [
     "CALL_ERROR",
     "EXECUTED",
+    "FAULTS",
     "PARSE_FAILURE",
     "Advance",
     "CallResult",
@@ -28,6 +29,9 @@ __all__ = [
 
 PARSE_FAILURE, CALL_ERROR, EXECUTED = -3, -2, -1
 """Codes of actions; a closed turn adds 0 (failed) or 1 (passed)."""
+
+FAULTS = ("unreadable", "unknown_function", "bad_arguments", "simulator")
+"""Kinds of failed calls: not read, refused for name or arguments, or answered with an error by the simulator."""
 
 
 class SessionError(RodsError):
@@ -60,12 +64,14 @@ class Outcome:
         codes: −3 parse failure, −2 call error, −1 executed per call; 0 or 1 per closed turn; in order.
         turns: N, the number of ground-truth turns of the task, reached or not.
         calls: tool calls attempted, unreadable ones included.
+        faults: why calls failed, in order, see `FAULTS`.
     """
 
     verdicts: tuple[TurnVerdict, ...]
     codes: tuple[int, ...]
     turns: int
     calls: int
+    faults: tuple[str, ...] = ()
 
 
 class Session:
@@ -99,6 +105,7 @@ class Session:
         self._results: list[str] = []
         self._verdicts: list[TurnVerdict] = []
         self._codes: list[int] = []
+        self._faults: list[str] = []
         self._finished = False
         self._begin_turn()
         self.query: str = task.turns[0].query
@@ -142,7 +149,8 @@ class Session:
     def outcome(self) -> Outcome:
         """What happened so far."""
         calls = sum(code < 0 for code in self._codes)
-        return Outcome(tuple(self._verdicts), tuple(self._codes), len(self._task.turns), calls)
+        verdicts, codes, faults = tuple(self._verdicts), tuple(self._codes), tuple(self._faults)
+        return Outcome(verdicts, codes, len(self._task.turns), calls, faults)
 
     def _finish(self) -> None:
         self._finished = True
@@ -160,12 +168,15 @@ class Session:
     def _run_one(self, item: Call | ParseFailure) -> str:
         if isinstance(item, ParseFailure):
             self._codes.append(PARSE_FAILURE)
+            self._faults.append("unreadable")
             return (
                 f"Error: this tool call could not be read: {item.reason}. Expected {self._protocol.expected}"
             )
         self._called = True
         result = self._world.execute(item)
         self._codes.append(CALL_ERROR if result.failed else EXECUTED)
+        if result.failed:
+            self._faults.append(result.refused or "simulator")
         self._results.append(result.text)
         doc = self._world.docs.get(item.name)
         return self._shorten(self._hint(doc.class_name if doc else "", item.name, result, self._world.docs))

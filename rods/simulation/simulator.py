@@ -29,10 +29,12 @@ class CallResult:
     Attributes:
         text: the result as the policy reads it.
         failed: the call was refused, the simulator raised, or it returned an error.
+        refused: why it never reached a simulator: "unknown_function" or "bad_arguments"; "" when it did.
     """
 
     text: str
     failed: bool
+    refused: str = ""
 
 
 @dataclass(frozen=True)

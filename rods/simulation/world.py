@@ -69,7 +69,8 @@ class World:
         try:
             self._validate(call, self.docs)
         except CallError as error:
-            return CallResult(f"Error during execution: {error}", True)
+            refused = "bad_arguments" if call.name in self.docs else "unknown_function"
+            return CallResult(f"Error during execution: {error}", True, refused)
         return self.simulators[self.docs[call.name].class_name].call(call)
 
     def state(self) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from rods.rollout.episode import Rollout
-from rods.simulation.session import CALL_ERROR, EXECUTED, PARSE_FAILURE
+from rods.simulation.session import CALL_ERROR, EXECUTED, FAULTS, PARSE_FAILURE
 from rods.tasks.model import Task
 from rods.training.sampling import Draw, flat, varied
 
@@ -42,6 +42,7 @@ def _episodes(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Lengths, turns, how episodes ended, and what became of their tool calls."""
     outcomes = [rollout.outcome for rollout in rollouts]
     codes = Counter(code for outcome in outcomes for code in outcome.codes)
+    faults = Counter(fault for outcome in outcomes for fault in outcome.faults)
     lengths = [len(rollout.token_ids) for rollout in rollouts]
     return {
         "rollouts": len(rollouts),
@@ -54,4 +55,5 @@ def _episodes(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "parse_errors": codes[PARSE_FAILURE],
         "tool_errors": codes[CALL_ERROR],
         "tool_calls": codes[EXECUTED] + codes[CALL_ERROR],
+        **{f"tool_error_{kind}": faults[kind] for kind in FAULTS},
     }

@@ -127,3 +127,20 @@ def test_an_episode_that_uses_up_its_steps_ends_and_counts_every_turn() -> None:
     rollout = play(engine, one_turn(LOOK, LOOK, LOOK), step_limit=2, at_limit="force_quit")
     assert (rollout.finish, len(engine.requests)) == ("finished", 3)
     assert (len(rollout.outcome.verdicts), rollout.outcome.turns, rollout.reward) == (1, 3, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "fault", "code"),
+    [
+        ("{", "unreadable", -3),
+        ('{"name": "fly", "arguments": {}}', "unknown_function", -2),
+        ('{"name": "cat", "arguments": {"path": "a"}}', "bad_arguments", -2),
+        ('{"name": "cat", "arguments": {"file_name": "b"}}', "simulator", -2),
+    ],
+)
+def test_a_failed_call_is_counted_by_its_kind(call: str, fault: str, code: int) -> None:
+    text = f"<tool_call>\n{call}\n</tool_call>"
+    engine = TokenEngine((*TOKENIZER.encode(text, add_special_tokens=False), END))
+    outcome = play(engine, one_turn(), step_limit=1, at_limit="force_quit").outcome
+    assert outcome.faults == (fault, fault)
+    assert outcome.codes[:2] == (code, code)

@@ -15,6 +15,7 @@ from rods.config import Config, ModelConfig, RewardConfig, RolloutConfig, Simula
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Completion, Request
 from rods.rollout.episode import message_seed
+from rods.simulation.session import FAULTS
 from rods.tasks.model import Call, Task, TaskType, Turn
 from rods.training.sampling import Draw, Sampler, StalePolicyError
 from rods.training.step import PolicyMismatchError, Stepper
@@ -271,6 +272,7 @@ def test_a_step_tells_its_figures() -> None:
     metrics = stepper.run([task("x"), task("y", TaskType.MISS_FUNC)], 1, silent, silent).metrics
     told = {"reward_mean": 0.25, "reward_base": 0.5, "reward_miss_func": 0.0, "zero_variance": 0.5}
     told |= {"rollouts": 4, "turns": 1.0, "turns_unfinished": 0.0, "cut_short": 0, "tool_calls": 1}
+    told |= dict.fromkeys((f"tool_error_{kind}" for kind in FAULTS), 0)
     told |= {"parse_errors": 0, "tool_errors": 0, "groups_drawn_again": 1, "policy_lag": 0, "parity_gap": 0.0}
     assert {name: metrics[name] for name in told} == told
     positive = (
