@@ -119,6 +119,7 @@ class LLMServer:
         latency: of the completions.
         error_rate: share of completions answered with a 500 instead.
         die_after: end the process at this completion, 0 never.
+        engine_dies_after: at this completion say what vLLM says when its engine died, and answer no more; 0 never.
         die_on: end the process at a request that holds this text, "" never.
         requests: bodies and keys of the completions so far.
         intervals: begin and end of each by `time.monotonic`.
@@ -130,6 +131,7 @@ class LLMServer:
     latency: Latency = field(default_factory=Latency)
     error_rate: float = 0.0
     die_after: int = 0
+    engine_dies_after: int = 0
     die_on: str = ""
     seed: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -164,6 +166,9 @@ class LLMServer:
         if len(self.requests) == self.die_after or (self.die_on and self.die_on in json.dumps(body)):
             print("the stand-in dies as it was told", flush=True)
             os._exit(3)
+        if 0 < self.engine_dies_after <= len(self.requests):
+            print("EngineCore encountered a fatal error.", flush=True)
+            return web.Response(status=500)
         reply = error(500, "drawn") if self._rng.random() < self.error_rate else self.script(body)
         await asyncio.sleep(self.latency.draw(self._rng) + reply.hang_s)
         self.intervals.append((began, time.monotonic()))
@@ -235,6 +240,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--die-on", default="", help="exit with 3 at a completion whose request holds this text"
     )
+    parser.add_argument("--engine-dies-after", type=int, default=0, help="only errors from this completion on")
     parser.add_argument("--die-at-once", action="store_true", help="exit with 3 before listening")
     parser.add_argument("--never-ready", action="store_true", help="sleep in place of listening")
     given = parser.parse_args(arguments)
@@ -254,6 +260,7 @@ def main(arguments: list[str]) -> None:
         latency,
         error_rate=given.error_rate,
         die_after=given.die_after,
+        engine_dies_after=given.engine_dies_after,
         die_on=given.die_on,
     )
     web.run_app(server.app(), host=given.host, port=given.port, print=None, reuse_address=True)

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -36,6 +37,9 @@ _POLL_S = 0.5
 _STEADY_S = 600.0  # a server that worked for so long gets all its restarts anew
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 120.0
 _UNRESPONSIVE_S = 300.0  # alive, but not even its models can be listed
+_FATAL = re.compile(
+    r"EngineDeadError|EngineCore encountered a fatal error|CUDA error:.*"
+)  # vLLM's, in its log
 
 Waiting = Callable[[str], None]
 
@@ -93,7 +97,7 @@ class ModelServer:
         self.url = f"http://{reach}:{self._port.number}/v1"
         self._probe = Probe(plan.model, self.url, self.key)
         self._process: asyncio.subprocess.Process | None = None
-        self._began = 0.0
+        self._began, self._log_read = 0.0, 0
 
     async def start(self) -> None:
         """Start the process; it is not ready yet.
@@ -119,7 +123,7 @@ class ModelServer:
                 env={**os.environ, **plan.env, "VLLM_API_KEY": self.key},
                 start_new_session=True,
             )
-        self._began = time.monotonic()
+        self._began, self._log_read = time.monotonic(), self.log_file.stat().st_size
 
     async def until_ready(self, waiting: Waiting) -> None:
         """Wait until the server answers.
@@ -181,13 +185,15 @@ class ModelServer:
         self._port.release()
 
     async def _until_broken(self) -> str:
-        """Wait for the process to end or to fall silent; says which."""
+        """Wait for the process to end, to fall silent or to say that it is lost; says which."""
         good = time.monotonic()
         while self.exit_status() is None:
             if not await self._probe.problem():
                 good = time.monotonic()
             if time.monotonic() - good > _UNRESPONSIVE_S:
                 return f"has not answered for {_UNRESPONSIVE_S:g} s"
+            if words := self._fatal_words():
+                return f"says {words!r} in its log"
             await self._sleep_or_exit(10 * _POLL_S)
         return f"ended with status {self.exit_status()}"
 
@@ -223,6 +229,19 @@ class ModelServer:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - _TAIL_BYTES))
             text = stream.read().decode(errors="replace")
         return "\n".join(text.replace(self.key, "***").splitlines()[-_TAIL_LINES:])
+
+    def _fatal_words(self) -> str:
+        """What in the log since the last look says that the server will not answer again; "" for nothing.
+
+        The process that speaks HTTP may live on, and list its models, when its engine is dead.
+        """
+        with self.log_file.open("rb") as stream:
+            stream.seek(self._log_read)
+            new = stream.read()
+        whole = new.rfind(b"\n") + 1
+        self._log_read += whole
+        found = _FATAL.search(new[:whole].decode(errors="replace"))
+        return found[0][:200].replace(self.key, "***") if found else ""
 
     def _last_line(self) -> str:
         return self.tail().rpartition("\n")[2][:200] or "no output yet"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from rods.config import ServerConfig, SynthesisConfig
@@ -70,6 +71,26 @@ def test_a_server_that_dies_in_the_middle_costs_no_attempt(
     assert (tmp_path / "logs" / "server-m.log").read_text().count("the stand-in dies") >= 2
 
 
+def test_a_server_that_lists_its_models_with_a_dead_engine_is_restarted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        server = ModelServer(plan("--engine-dies-after", "1"), tmp_path, "server")
+        await server.start()
+        await server.until_ready(quiet)
+        first = server._process
+        watching = asyncio.create_task(server.watch())
+        headers = {"Authorization": f"Bearer {server.key}"}
+        async with httpx.AsyncClient(headers=headers) as client:
+            reply = await client.post(f"{server.url}/chat/completions", json={})
+        assert reply.status_code == 500
+        while server._process is first or server._process is None:
+            await asyncio.sleep(0.01)
+        await server.until_ready(quiet)
+        watching.cancel()
+        await server.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
 def _quick(**given: Any) -> ServerPlan:
     return ServerPlan(**given, first_pause_s=0.01)
 
@@ -103,17 +124,17 @@ def test_key_group_port_and_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "what"),
+    ("args", "timeout_s", "what"),
     [
-        (["--die-at-once"], "ended with status 3 before it was ready"),
-        (["--never-ready"], "is not ready after 1.5 s"),
+        (["--die-at-once"], 60.0, "ended with status 3 before it was ready"),
+        (["--never-ready"], 6.0, "is not ready after 6 s"),
     ],
 )
 def test_a_server_that_does_not_come_up_ends_with_its_last_words(
-    tmp_path: Path, args: Sequence[str], what: str
+    tmp_path: Path, args: Sequence[str], timeout_s: float, what: str
 ) -> None:
     async def scenario() -> None:
-        server = ModelServer(plan(*args, ready_timeout_s=1.5), tmp_path, "server")
+        server = ModelServer(plan(*args, ready_timeout_s=timeout_s), tmp_path, "server")
         try:
             await server.start()
             await server.until_ready(quiet)
