@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from rods.exchange.queue import DONE, HANDED_BACK, Claim, Ending, Fate, LeaseLostError, Message, Queue
 
-MAX_DELIVERIES = 3
+MAX_DELIVERIES = 2
 WORKERS = 3
 KEYS = "abcdefghij"
 ENDINGS = (
@@ -242,4 +242,4 @@ def shortened(reason: str) -> str:
 
 
 TestBatchMachine = BatchMachine.TestCase
-TestBatchMachine.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestBatchMachine.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
