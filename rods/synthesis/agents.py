@@ -22,8 +22,10 @@ BACKENDS = Registry(
 
 
 Prose = Annotated[str, Field(max_length=800)]
-"""What a model writes for people: a reason, a story, a message. BFCL's longest message has 639 characters."""
-_MANY = 64  # turns, functions of a turn, changes, issues; BFCL has up to 34 calls in a turn
+"""What a model writes for people who run the pipeline: a reason, a story."""
+Said = Annotated[str, Field(max_length=4000)]
+"""What the user says in a turn; of up to 34 calls in BFCL, whose longest message has 639 characters."""
+_MANY = 64  # turns, functions of a turn, changes, issues
 
 
 class BackendError(RodsError):
@@ -98,7 +100,7 @@ class Patch(Answer):
 class Query(Answer):
     """Stage 3: what the user says in one turn."""
 
-    text: Prose
+    text: Said
 
 
 class Verification(Answer):
@@ -113,7 +115,7 @@ class Verification(Answer):
 class Rewrite(Answer):
     """Stages 3 and 4: all messages of the dialogue, one per turn."""
 
-    queries: list[Prose] = Field(max_length=_MANY)
+    queries: list[Said] = Field(max_length=_MANY)
 
 
 class Judgement(Answer):
@@ -144,8 +146,8 @@ class MissingParameter(Answer):
     turn: int
     function: str
     parameter: str
-    blurred: Prose
-    clarification: Prose
+    blurred: Said
+    clarification: Said
 
 
 AnswerT = TypeVar("AnswerT", bound=Answer)

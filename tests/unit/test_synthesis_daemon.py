@@ -119,6 +119,10 @@ def test_six_seeds_poison_and_a_dropped_one(run: RunDir) -> None:
     assert {name: last[name] for name in expected} == expected
     assert last["errors"] == {kind: int(kind == "func_sample_failed") for kind in FAILURES}
     assert "synthesis" in heartbeat.read_all(run.heartbeats)
+    stages = last["stages"]
+    assert set(stages) == {"plan", "execute", "ground", "critique", "challenge", "check"}
+    assert {name: clock["count"] for name, clock in stages.items()} == dict.fromkeys(stages, 6)
+    assert all(0 <= clock["p50_s"] <= clock["p95_s"] <= clock["seconds"] for clock in stages.values())
 
 
 class Waiting(Answers):

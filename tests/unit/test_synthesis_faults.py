@@ -16,7 +16,7 @@ from synthesis_examples import seed_task
 from tenacity import wait_none
 
 from rods.config import ServerConfig, SynthesisConfig
-from rods.exchange import heartbeat, stop
+from rods.exchange import heartbeat, journal, stop
 from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import RunDir
 from rods.serving.server import ServerPlan
@@ -55,6 +55,10 @@ def answers(run: RunDir) -> dict[str, dict[str, Any]]:
 
 def counters(run: RunDir) -> dict[str, Any]:
     return read_metrics(run.metrics / "synthesis.jsonl")[-1]
+
+
+def records(run: RunDir) -> list[dict[str, Any]]:
+    return journal.read(run.journal_file("synthesis", 1))[0]
 
 
 def phase(run: RunDir) -> str:
@@ -163,6 +167,12 @@ def test_passing_faults_cost_requests_and_no_attempt(run: RunDir) -> None:
     last = counters(run)
     assert (last["attempts"], sum(last["errors"].values())) == (3, 0)
     assert sum(agent["failed"] for agent in last["agents"].values()) >= 5
+    costs = [record["cost"] for record in records(run) if record["name"] == "variant_published"]
+    assert sum(cost["requests"] for cost in costs) == last["llm_calls"] == len(server.requests)
+    for tokens in ("prompt_tokens", "completion_tokens"):
+        assert sum(cost[tokens] for cost in costs) == last[tokens] > 0
+    assert min(cost["requests"] for cost in costs) >= 9, "every seed bears what it asked"
+    assert last["calls_per_accepted"] == last["llm_calls"] / 3
 
 
 def test_seeds_are_kept_while_the_server_is_away(run: RunDir) -> None:
