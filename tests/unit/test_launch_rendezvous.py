@@ -167,6 +167,15 @@ def test_a_trainer_that_is_silent_at_its_work_is_not_left(run: RunDir) -> None:
     assert all(scene.after(200) is None for _ in range(10))
 
 
+def test_silent_work_counts_as_presence(run: RunDir) -> None:
+    scene = Scene(run)
+    scene.here, scene.slurm = False, (Trainer.running, "7")
+    assert scene.after(1000) is None
+    scene.slurm = (Trainer.waiting, "7")
+    assert scene.after(299) is None
+    assert scene.after(1) is not None
+
+
 def test_without_a_trainer_to_come_nothing_is_waited_for(run: RunDir) -> None:
     scene = Scene(run)
     scene.here, scene.slurm = False, (Trainer.over, "")
