@@ -18,6 +18,7 @@ from typing import Any
 
 from rods.exchange.atomic import make_dirs
 from rods.exchange.journal import JournalError, JournalWriter, read
+from rods.exchange.pressure import at_once
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ class RequestCache:
         if not self._usable:
             return
         try:
-            self._append({"key": key, "text": text})
+            with at_once():  # no wait for space: the event loop of all workers would wait
+                self._append({"key": key, "text": text})
         except (OSError, JournalError) as error:
             self._usable = False
             log.warning(

@@ -5,6 +5,7 @@ model.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections import Counter
 from dataclasses import replace
@@ -18,6 +19,7 @@ from synthesis_examples import FILES, context, seed_task
 from tenacity import wait_none
 
 from rods.config import BackboneConfig, SynthesisConfig
+from rods.exchange import pressure
 from rods.synthesis import llm, prompting
 from rods.synthesis.accounting import billed
 from rods.synthesis.agents import (
@@ -194,7 +196,9 @@ def test_a_question_that_the_server_dies_of_is_given_up() -> None:
     patience = replace(QUICK, outage_s=60.0)
     with (
         running(die, kind=Mortal) as server,
-        pytest.raises(ServerKilledError, match="went away 3 times in a row while it owed this seed an answer"),
+        pytest.raises(
+            ServerKilledError, match="went away 3 times in a row while it owed this seed an answer"
+        ),
         billed(),
     ):
         judge(server, patience=patience)
@@ -419,3 +423,27 @@ def test_the_whole_pipeline_over_http() -> None:
     assert task.provenance["model"] == "m"
     assert task.provenance["prompts"]["judge"]
     assert asked.llm_calls == len(server.requests) == 9
+
+
+class _Never:
+    """A policy for full disks that must not be asked."""
+
+    def wait(self, shortage: Exception, waits: int) -> None:
+        raise AssertionError("the event loop would wait for space")
+
+    def relieved(self) -> None: ...
+
+
+def test_a_full_disk_holds_no_answer_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("rods.exchange.journal.write_fully", full)
+    cache = RequestCache(tmp_path, 2**20)
+    with pressure.using(_Never()):
+        cache.put("k", "text")
+        cache.put("l", "text")
+    assert cache.get("k") == cache.get("l") == "text"
+    assert caplog.text.count("not written any more") == 1
