@@ -117,6 +117,7 @@ def _record(number: int, origin: Origin, status: TaskStatus, request: str, seeds
         index=number % PER_REQUEST,
         arrived_epoch=1 if variant else 0,
         injected_epoch=None if status is TaskStatus.WAITING else 1,
+        readmitted_epoch=None,
         statistics=UNOBSERVED if status is TaskStatus.WAITING else seen,
     )
 

@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 class BoundaryConfig:
     """Which tasks lie at the capability boundary, and how many become seeds."""
 
-    selection: str = "boundary"  # boundary | random: ablation, any observed task may become a seed
+    selection: str = (
+        "boundary"  # boundary | random (ablation: any observed task) | posterior (ours: earlier groups too)
+    )
     alpha_low: float = 0.20  # below: hard
     alpha_high: float = 0.85  # above: mastered
     max_seeds: int = 16  # M, per training step
     quotas: dict[str, int] = field(default_factory=dict)  # Mτ by task type; a type not named has none
     exclusion_steps: int = 13  # a seed task emitted at step s is not emitted again before s + exclusion_steps
+    posterior_rollouts: int = 16  # selection=posterior: trials that the latest group counts for
+    posterior_forgetting: float = 0.7  # selection=posterior: weight of a group relative to the one after it
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,9 @@ class BufferConfig:
 
     capacity: int = 400  # P_max, live generated tasks
     injection_fraction: float = 0.20  # β, of the active pool, per epoch
+    injection: str = "epoch"  # epoch: at the next epoch's start | stream (ours): at the next step, β an epoch
+    sampling: str = "once"  # once: an epoch visits each active task once | prioritised: by φ, the same number
+    review_epochs: int = 0  # ours: a mastered variant comes back after so many epochs unseen; 0: never
     burn_in: int = 1  # first observations of a variant that may drop it for being below alpha_low
     drift_high: float = 0.95  # mean reward above: retired as mastered
     drift_low: float = 0.20  # mean reward below: retired as too hard

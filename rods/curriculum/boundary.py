@@ -6,16 +6,15 @@ the rewards training computes anyway rank the tasks, without extra inference (pa
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from rods.curriculum.errors import CurriculumError
 from rods.curriculum.events import GroupObserved, SeedEmitted, seed_key
 from rods.curriculum.records import TaskRecord
 from rods.curriculum.state import excluded
+from rods.curriculum.strategy.selection import SELECTIONS
 from rods.curriculum.value import CurriculumState
-from rods.curriculum.zones import Zone, phi, zone
+from rods.curriculum.zones import phi
 
 
 def select(
@@ -23,12 +22,10 @@ def select(
 ) -> list[SeedEmitted]:
     """The seeds of one training step, best first (paper: boundary detection).
 
-    Boundary tasks among the groups observed in this step, seeds or variants; outside the exclusion window of
-    their root seed; by falling φ, ties by task id; one per root seed; up to the quota of each type (a type
-    without a quota has none), up to M in all. Quotas left unused are not redistributed.
-
-    With `boundary.selection=random` (ablation: random seeds) any observed task may be chosen, in an order drawn
-    from the run's seed; exclusion and quotas hold as before.
+    Tasks among the groups observed in this step, seeds or variants, as `boundary.selection` ranks them (the paper:
+    boundary tasks by falling φ, ties by task id); outside the exclusion window of their root seed; one per root
+    seed; up to the quota of each type (a type without a quota has none), up to M in all. Quotas left unused are not
+    redistributed.
 
     Args:
         state: with the groups of this step already applied.
@@ -38,10 +35,9 @@ def select(
         CurriculumError: a group that was not applied to the state at this step.
     """
     config = state.boundary
-    ranked = _at_random if config.selection == "random" else _by_variance
     candidates = [
         record
-        for record in ranked(state, observed, step)
+        for record in SELECTIONS[config.selection].rank(state, observed, step)
         if not excluded(state.last_emitted.get(record.seed_id), step, config.exclusion_steps)
     ]
     chosen: list[TaskRecord] = []
@@ -54,43 +50,6 @@ def select(
             used[record.type] += 1
             roots.add(record.seed_id)
     return [_emission(record, step, epoch) for record in chosen]
-
-
-def _by_variance(state: CurriculumState, observed: Sequence[GroupObserved], step: int) -> list[TaskRecord]:
-    """Observed boundary tasks by falling φ, ties by task id."""
-    found = [
-        record
-        for record, mean in observed_records(state, observed, step)
-        if zone(mean, state.boundary) is Zone.BOUNDARY
-    ]
-    return sorted(found, key=lambda record: (-phi(_mean(record)), record.id))
-
-
-def _at_random(state: CurriculumState, observed: Sequence[GroupObserved], step: int) -> list[TaskRecord]:
-    """All observed tasks, in an order that is a function of (run seed, step, task ids)."""
-
-    def drawn(record: TaskRecord) -> bytes:
-        return hashlib.sha256(f"{state.seed}:{step}:{record.id}".encode()).digest()
-
-    return sorted((record for record, _ in observed_records(state, observed, step)), key=drawn)
-
-
-def observed_records(
-    state: CurriculumState, observed: Sequence[GroupObserved], step: int
-) -> Iterator[tuple[TaskRecord, float]]:
-    """The records of the groups observed in a step with their mean rewards.
-
-    Raises:
-        CurriculumError: a group that was not applied to the state at this step.
-    """
-    for group in observed:
-        record = state.tasks.get(group.task_id)
-        if record is None or record.statistics.mean is None or record.statistics.last_step != step:
-            raise CurriculumError(
-                f"task {group.task_id!r}: expected its group of step {step} in the state, found step "
-                f"{record and record.statistics.last_step}; fold the observations first, then decide"
-            )
-        yield record, record.statistics.mean
 
 
 def _mean(record: TaskRecord) -> float:

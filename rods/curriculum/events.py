@@ -155,7 +155,7 @@ class VariantRefused(Event):
 
 @dataclass(frozen=True)
 class VariantInjected(Event):
-    """A waiting variant became active at the border to `epoch`."""
+    """A waiting variant became active: at the border to `epoch`, or in it when injection streams."""
 
     name: ClassVar[str] = "variant_injected"
     task_id: str
@@ -169,6 +169,14 @@ class TaskRetired(Event):
     task_id: str
     reason: RetirementReason
     mean: float | None
+
+
+@dataclass(frozen=True)
+class TaskReadmitted(Event):
+    """A variant that was retired as mastered is active again from `epoch` on, to see whether it still is."""
+
+    name: ClassVar[str] = "task_readmitted"
+    task_id: str
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from immutables import Map
 from immutables._protocols import MapMutation
 
 from rods.config import BoundaryConfig
+from rods.curriculum.events import RetirementReason
 from rods.curriculum.records import SeedRequest, TaskRecord, TaskStatus
 from rods.curriculum.zones import zone
 from rods.tasks.model import Origin
@@ -39,6 +40,8 @@ class Index:
         live: ids of the active variants, which count against P_max.
         open: keys of the seed requests without an outcome.
         arrived: epoch → ids of the variants that arrived in it.
+        mastered: ids of the variants that were retired as mastered, which a review may bring back.
+        injected: epoch → how many variants became active in it for the first time.
         counts: ("status", status, origin), ("zone", zone or "unobserved") of active tasks, ("retired", reason)
             and ("closed", outcome) → how many; what there is none of is absent.
         total: sum of all entries' hashes modulo 2^256.
@@ -48,6 +51,8 @@ class Index:
     live: Map[str, None]
     open: Map[str, None]
     arrived: Map[int, Map[str, None]]
+    mastered: Map[str, None]
+    injected: Map[int, int]
     counts: Map[Label, int]
     total: int
 
@@ -61,7 +66,7 @@ class Index:
         return self.counts.get(label, 0)
 
 
-EMPTY = Index(Map(), Map(), Map(), Map(), Map(), 0)
+EMPTY = Index(Map(), Map(), Map(), Map(), Map(), Map(), Map(), 0)
 """The index of a state without entries."""
 
 
@@ -74,6 +79,8 @@ class IndexDraft:
         self._live = index.live.mutate()
         self._open = index.open.mutate()
         self._arrived = index.arrived
+        self._mastered = index.mastered.mutate()
+        self._injected = index.injected
         self._counts = index.counts.mutate()
         self._total = index.total
 
@@ -91,6 +98,8 @@ class IndexDraft:
         if before is None or before.status is not after.status:
             _keep(self._waiting, after.id, after.status is TaskStatus.WAITING)
             _keep(self._live, after.id, after.live_variant)
+            _keep(self._mastered, after.id, after.reason is RetirementReason.DRIFT_MASTERED)
+        self._count_injection(before, after)
 
     def request(self, before: SeedRequest | None, after: SeedRequest) -> None:
         """A seed request became `after`; `before` is None for one that was not there."""
@@ -108,9 +117,16 @@ class IndexDraft:
             self._live.finish(),
             self._open.finish(),
             self._arrived,
+            self._mastered.finish(),
+            self._injected,
             self._counts.finish(),
             self._total,
         )
+
+    def _count_injection(self, before: TaskRecord | None, after: TaskRecord) -> None:
+        epoch = after.injected_epoch
+        if after.request and epoch is not None and (before is None or before.injected_epoch is None):
+            self._injected = self._injected.set(epoch, self._injected.get(epoch, 0) + 1)
 
     def _relabel(self, before: tuple[Label, ...], after: tuple[Label, ...]) -> None:
         if before == after:

@@ -18,7 +18,7 @@ from rods.tasks.model import Origin, Task
 
 def active(state: CurriculumState) -> tuple[str, ...]:
     """Ids of the tasks training may sample, sorted. To know how many, ask `active_count`."""
-    return tuple(sorted(_active(state)))
+    return tuple(sorted(active_ids(state)))
 
 
 def active_count(state: CurriculumState) -> int:
@@ -34,15 +34,16 @@ def open_requests(state: CurriculumState) -> list[str]:
 def arrived(state: CurriculumState, epoch: int) -> list[TaskRecord]:
     """The variants that arrived in `epoch`, in the order in which they are injected."""
     found = (state.tasks[task_id] for task_id in state.index.arrived.get(epoch, ()))
-    return sorted(found, key=lambda record: _queue_position(state, record))
+    return sorted(found, key=lambda record: queue_position(state, record))
 
 
 def epoch_order(state: CurriculumState, seed: int, epoch: int) -> tuple[str, ...]:
     """The active tasks in the order an epoch visits them: a shuffle fixed by (seed, epoch, ids) alone."""
-    return shuffled(_active(state), seed, epoch)
+    return shuffled(active_ids(state), seed, epoch)
 
 
-def _active(state: CurriculumState) -> list[str]:
+def active_ids(state: CurriculumState) -> list[str]:
+    """Ids of the tasks training may sample, in no order."""
     return [record.id for record in state.tasks.values() if record.status is TaskStatus.ACTIVE]
 
 
@@ -67,16 +68,22 @@ def inject(state: CurriculumState, step: int, epoch: int) -> list[VariantInjecte
 
     First by epoch of arrival, which must lie before `epoch`; within one by emission step of the seed, its key
     and the variant's index, never by order of arrival, which depends on how fast synthesis happened to be.
-    The floor is taken of β as written, so 0.29 of 100 is 29. Nothing is injected while active < 1/β.
+    Nothing is injected while active < 1/β.
     """
     records = (state.tasks[task_id] for task_id in state.index.waiting)
     waiting = [record for record in records if record.arrived_epoch < epoch]
-    budget = int(Fraction(repr(state.buffer.injection_fraction)) * active_count(state))
-    first = nsmallest(budget, waiting, key=lambda record: _queue_position(state, record))
+    room = budget(state, active_count(state))
+    first = nsmallest(room, waiting, key=lambda record: queue_position(state, record))
     return [VariantInjected(step, epoch, record.id) for record in first]
 
 
-def _queue_position(state: CurriculumState, record: TaskRecord) -> tuple[int, int, str, int, str]:
+def budget(state: CurriculumState, tasks: int) -> int:
+    """⌊β·tasks⌋, taken of β as written: 0.29 of 100 is 29."""
+    return int(Fraction(repr(state.buffer.injection_fraction)) * tasks)
+
+
+def queue_position(state: CurriculumState, record: TaskRecord) -> tuple[int, int, str, int, str]:
+    """Where a waiting variant stands: by epoch of arrival, then by its seed's emission, never by order of arrival."""
     request = state.requests[record.request]
     return record.arrived_epoch, request.step, request.key, record.index, record.id
 

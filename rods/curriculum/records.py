@@ -35,6 +35,7 @@ class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
         index: for a variant, its place among the variants of that request.
         arrived_epoch: for a variant, the epoch it arrived in; 0 for a seed.
         injected_epoch: first epoch it is active in; None while it waits, 1 for a seed.
+        readmitted_epoch: latest epoch in which a review brought it back, else None.
         statistics: observations so far.
     """
 
@@ -49,6 +50,7 @@ class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
     index: int
     arrived_epoch: int
     injected_epoch: int | None
+    readmitted_epoch: int | None
     statistics: TaskStatistics
 
     @property

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rods.curriculum.boundary import observed_records
 from rods.curriculum.events import GroupObserved, RetirementReason, TaskRetired
+from rods.curriculum.observed import observed_records
 from rods.curriculum.records import TaskRecord
 from rods.curriculum.value import CurriculumState
 from rods.curriculum.zones import phi
@@ -71,8 +71,9 @@ def _drift(state: CurriculumState, record: TaskRecord, mean: float) -> Retiremen
 
 def _is_stale(record: TaskRecord, state: CurriculumState, epoch: int) -> bool:
     assert record.injected_epoch is not None
-    sampled = record.statistics.last_epoch
-    last = record.injected_epoch - 1 if sampled is None else sampled
+    # A variant that came back for a review was last sampled long before it entered.
+    entered = record.readmitted_epoch or record.injected_epoch
+    last = max(entered - 1, record.statistics.last_epoch or 0)
     return epoch - last >= state.buffer.stale_epochs
 
 

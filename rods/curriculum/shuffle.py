@@ -20,16 +20,25 @@ _Words = NDArray[np.uint64]
 
 def shuffled(ids: Sequence[str], seed: int, epoch: int) -> tuple[str, ...]:
     """The ids in the order of their bits; ids with equal bits in the order of their text."""
-    key = np.uint64(int.from_bytes(hashlib.sha256(f"{seed}:{epoch}".encode()).digest()[:8], "big"))
-    blocks = [_polynomial(ids[start : start + _BLOCK]) for start in range(0, len(ids), _BLOCK)]
-    if not blocks:
+    if not ids:
         return ()
-    bits = _mixed(np.concatenate(blocks) ^ key)
+    bits = _bits(ids, f"{seed}:{epoch}")
     order = np.argsort(bits)
     placed = bits[order]
     if bool((placed[1:] == placed[:-1]).any()):
         return tuple(name for _, name in sorted(zip(bits.tolist(), ids, strict=True)))
     return tuple(ids[place] for place in order.tolist())
+
+
+def fractions(ids: Sequence[str], seed: int, epoch: int) -> NDArray[np.float64]:
+    """A number in [0, 1) for each id, independent of the shuffle's order."""
+    return (_bits(ids, f"{seed}:{epoch}:fraction") >> np.uint64(11)).astype(np.float64) / 2.0**53
+
+
+def _bits(ids: Sequence[str], salt: str) -> _Words:
+    key = np.uint64(int.from_bytes(hashlib.sha256(salt.encode()).digest()[:8], "big"))
+    blocks = [_polynomial(ids[start : start + _BLOCK]) for start in range(0, len(ids), _BLOCK)]
+    return _mixed(np.concatenate(blocks) ^ key)
 
 
 def _polynomial(ids: Sequence[str]) -> _Words:

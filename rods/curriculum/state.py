@@ -7,9 +7,10 @@ pool, retirement); here only what they do.
 
 Order of events in a run::
 
-    RunStarted (EpochInjections EpochStarted Steps EpochFinished)* RunFinished
+    RunStarted (Injections Readmissions EpochStarted Steps EpochFinished)* RunFinished
 
-where injections carry the number of the epoch they open, arrivals and closed seeds may come at any point
+where injections and readmissions carry the number of the epoch they open (streamed injections come among an epoch's
+steps), arrivals and closed seeds may come at any point
 after the first epoch's start, and RunStarted may come again when a later process continues the run.
 """
 
@@ -29,11 +30,13 @@ from rods.curriculum.events import (
     EvaluationDone,
     Event,
     GroupObserved,
+    RetirementReason,
     RunFinished,
     RunStarted,
     SeedClosed,
     SeedEmitted,
     SeedOutcome,
+    TaskReadmitted,
     TaskRetired,
     VariantArrived,
     VariantInjected,
@@ -125,12 +128,14 @@ def _seed_record(task: Task) -> TaskRecord:
         index=0,
         arrived_epoch=0,
         injected_epoch=1,
+        readmitted_epoch=None,
         statistics=UNOBSERVED,
     )
 
 
 def _check_position(event: Event, draft: Draft) -> None:
-    opens = isinstance(event, EpochStarted | VariantInjected)
+    streams = isinstance(event, VariantInjected) and draft.in_epoch and draft.buffer.injection == "stream"
+    opens = isinstance(event, EpochStarted | VariantInjected | TaskReadmitted) and not streams
     epoch = draft.epoch + 1 if opens else draft.epoch
     require(event.step >= draft.step, event, f"a step not before {draft.step}", event.step)
     require(event.epoch == epoch, event, f"epoch {epoch}", event.epoch)
@@ -239,6 +244,7 @@ def _variant_arrived(event: VariantArrived, draft: Draft) -> None:
             index=event.index,
             arrived_epoch=event.epoch,
             injected_epoch=None,
+            readmitted_epoch=None,
             statistics=UNOBSERVED,
         )
     )
@@ -262,6 +268,14 @@ def _task_retired(event: TaskRetired, draft: Draft) -> None:
     mean = record.statistics.mean
     require(event.mean == mean, event, f"the task's latest mean {mean}", event.mean)
     draft.put_task(replace(record, status=TaskStatus.RETIRED, reason=event.reason))
+
+
+@_advance.register
+def _task_readmitted(event: TaskReadmitted, draft: Draft) -> None:
+    record = draft.record(event, event.task_id, TaskStatus.RETIRED)
+    mastered = record.reason is RetirementReason.DRIFT_MASTERED
+    require(mastered, event, "a task that was retired as mastered", record.reason)
+    draft.put_task(replace(record, status=TaskStatus.ACTIVE, reason=None, readmitted_epoch=event.epoch))
 
 
 @_advance.register

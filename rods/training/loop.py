@@ -21,6 +21,7 @@ from rods.curriculum.events import (
     RunFinished,
     RunStarted,
 )
+from rods.curriculum.strategy import injection, review, sampling
 from rods.curriculum.summary import summary
 from rods.exchange.attempt import Fence
 from rods.exchange.rundir import RunDir
@@ -103,9 +104,11 @@ class Loop:
 
     def _begin_epoch(self) -> None:
         epoch = self._ledger.state.epoch + 1
+        self._ledger.record(review.due(self._ledger.state, self._step, epoch))
         self._ledger.record(pool.inject(self._ledger.state, self._step, epoch))
         self._ledger.record([EpochStarted(self._step, epoch, pool.active_count(self._ledger.state))])
-        self._remaining = list(pool.epoch_order(self._ledger.state, self._config.seed, epoch))
+        size = self._config.training.tasks_per_step
+        self._remaining = list(sampling.order(self._ledger.state, self._config.seed, epoch, size))
 
     def _train_step(self) -> None:
         started = time.perf_counter()
@@ -118,15 +121,27 @@ class Loop:
         self._fence.check()
         self._step, self._remaining = step, self._remaining[size:]
         emitted, retired = self._decide(tasks, result)
-        if not self._config.buffer.barrier:
-            self._fence.check()
-            self._handover.receive()
+        self._take_variants()
         self._ledger.sync()
         self._watcher.keep(step, result.groups)
         self._watcher.log(self._metrics(result, emitted, retired, time.perf_counter() - started))
         every = self._config.training.checkpoint_every_steps
         if every and step % every == 0 and self._remaining:
             self._save()
+
+    def _take_variants(self) -> None:
+        """Between two steps: what synthesis has answered, and what of it may be trained on at once."""
+        if not self._config.buffer.barrier:
+            self._fence.check()
+            self._handover.receive()
+        elif self._config.buffer.injection == "stream" and not self._await_answers():
+            return
+        state = self._ledger.state
+        entering = injection.between_steps(state, self._step, state.epoch)
+        self._ledger.record(entering)
+        # The rollouts of the next step may have begun.
+        begun = self._config.training.tasks_per_step if self._config.rollout.one_step_off else 0
+        self._remaining[begun:begun] = [event.task_id for event in entering]
 
     def _decide(self, tasks: Sequence[Task], result: Result) -> tuple[int, int]:
         """Journal what the step showed and what follows from it; returns how many seeds and retirements."""
@@ -142,19 +157,16 @@ class Loop:
         retired = retirement.after_step(state, observed, step, epoch)
         self._handover.emit(seeds)
         self._ledger.record(retired)
+        gone = {event.task_id for event in retired}
+        # Prioritised replay visits a task more than once.
+        self._remaining = [task_id for task_id in self._remaining if task_id not in gone]
         return len(seeds), len(retired)
 
     def _end_epoch(self) -> bool:
         """Close the epoch; False when asked to stop while waiting at the barrier."""
         epoch = self._ledger.state.epoch
-        if self._config.buffer.barrier:
-            self._handover.wait(
-                self._config.buffer.barrier_timeout_s,
-                self._waits_in_vain,
-                lambda missing: self._watcher.beat("barrier", step=self._step, epoch=epoch, missing=missing),
-            )
-            if self._watcher.stop_requested():
-                return False
+        if self._config.buffer.barrier and not self._await_answers():
+            return False
         self._fence.check()
         self._ledger.record(retirement.at_epoch_end(self._ledger.state, self._step, epoch))
         self._handover.write_expanded(epoch)
@@ -165,6 +177,16 @@ class Loop:
         self._watcher.log({"event": "epoch", "step": self._step, "epoch": epoch, **self._pool_figures()})
         self._save()
         return True
+
+    def _await_answers(self) -> bool:
+        """The barrier: block until no seed request is open; False when asked to stop meanwhile."""
+        step, epoch = self._step, self._ledger.state.epoch
+        self._handover.wait(
+            self._config.buffer.barrier_timeout_s,
+            self._waits_in_vain,
+            lambda missing: self._watcher.beat("barrier", step=step, epoch=epoch, missing=missing),
+        )
+        return not self._watcher.stop_requested()
 
     def _waits_in_vain(self) -> bool:
         """Asked at the barrier: whether to stop waiting. An overtaken attempt must not take the answers."""

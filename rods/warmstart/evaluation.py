@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 
 from rods.config import BoundaryConfig, ModelConfig, RewardConfig, RolloutConfig, SimulationConfig
-from rods.curriculum.boundary import zone
+from rods.curriculum.zones import zone
 from rods.rollout.chat import Chat, load_tokenizer
 from rods.rollout.engine import build
 from rods.rollout.episode import collect

@@ -7,9 +7,10 @@ import pytest
 from curriculum_examples import Run, seed_task, variant_task
 
 from rods.config import BoundaryConfig, BufferConfig
-from rods.curriculum.boundary import Zone, phi, select, zone
+from rods.curriculum.boundary import select
 from rods.curriculum.errors import CurriculumError
 from rods.curriculum.events import GroupObserved
+from rods.curriculum.zones import Zone, phi, zone
 from rods.tasks.model import TaskType
 
 MEAN_75, MEAN_50, MEAN_25 = (1.0, 1.0, 1.0, 0.0), (1.0, 1.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)

@@ -39,6 +39,7 @@ ARGUMENTS = {
     },
     "variant_refused": {"task_id": TEXT, "key": TEXT, "reason": TEXT},
     "variant_injected": {"task_id": TEXT},
+    "task_readmitted": {"task_id": TEXT},
     "task_retired": {
         "task_id": TEXT,
         "reason": st.sampled_from(events.RetirementReason),

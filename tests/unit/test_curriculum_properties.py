@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from rods.config import BoundaryConfig, BufferConfig
 from rods.curriculum import pool, retirement
-from rods.curriculum.boundary import Zone, zone
 from rods.curriculum.events import (
     EpochStarted,
     SeedEmitted,
@@ -23,6 +22,7 @@ from rods.curriculum.events import (
     parse_event,
 )
 from rods.curriculum.state import CurriculumState, fold
+from rods.curriculum.zones import Zone, zone
 from rods.tasks.model import Origin, TaskType
 
 BOUNDARIES = st.builds(

@@ -15,7 +15,9 @@ TASK_TYPES = ("base", "miss_func", "miss_param", "long_context")
 
 def _boundary(config: Config) -> Iterator[Problem]:
     boundary = config.boundary
-    yield from choice("boundary.selection", boundary.selection, ("boundary", "random"))
+    yield from choice("boundary.selection", boundary.selection, ("boundary", "random", "posterior"))
+    yield from at_least("boundary.posterior_rollouts", boundary.posterior_rollouts, 1)
+    yield from fraction("boundary.posterior_forgetting", boundary.posterior_forgetting)
     if boundary.alpha_low >= boundary.alpha_high:
         yield Problem(
             "boundary.alpha_low",
@@ -57,6 +59,9 @@ def _buffer(config: Config) -> Iterator[Problem]:
     buffer = config.buffer
     yield from at_least("buffer.capacity", buffer.capacity, 0)  # 0: a static pool
     yield from fraction("buffer.injection_fraction", buffer.injection_fraction)
+    yield from choice("buffer.injection", buffer.injection, ("epoch", "stream"))
+    yield from choice("buffer.sampling", buffer.sampling, ("once", "prioritised"))
+    yield from at_least("buffer.review_epochs", buffer.review_epochs, 0)
     yield from at_least("buffer.burn_in", buffer.burn_in, 0)
     yield from at_least("buffer.stale_epochs", buffer.stale_epochs, 1)
     yield from positive("buffer.barrier_timeout_s", buffer.barrier_timeout_s)
