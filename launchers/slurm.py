@@ -109,6 +109,7 @@ def submit(config: Config, run: RunDir, attempt: int, after: Sequence[str] = ())
             refusal has been cancelled.
     """
     check_available()
+    _check_path(run)
     submitted: list[SubmittedJob] = []
     try:
         for link in range(config.launch.chain):
@@ -119,6 +120,14 @@ def submit(config: Config, run: RunDir, attempt: int, after: Sequence[str] = ())
     for job in submitted:
         jobs.record(run, job)
     return submitted
+
+
+def _check_path(run: RunDir) -> None:
+    if not str(run.path).isprintable():
+        raise LaunchError(
+            f"run directory {str(run.path)!r}: expected a path that fits into one line of a batch file, found a "
+            "control character in it; move the run to another folder"
+        )
 
 
 def _submit_link(

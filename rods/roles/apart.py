@@ -14,7 +14,8 @@ import time
 from itertools import takewhile
 
 from launchers import snapshot
-from rods.exchange import stop
+from rods.errors import RodsError
+from rods.exchange import journal, replica, stop
 from rods.exchange.rundir import RunDir
 from rods.roles import outcome, slurm_role
 from rods.roles.notice import Notice, Task, Then
@@ -23,6 +24,7 @@ from rods.roles.perform import Ended, perform
 from rods.roles.rendezvous import Absence, Watch
 
 _PUT_BACK = (Then.put_back, Then.put_back_now)
+_ANSWERS = ("variant_published", "seed_dropped")  # records of a daemon that is worth another start
 _CRASHED = "the daemon failed"  # how the sentence of such an outcome begins
 _UPDATE_S = 20.0
 _TRIES = 5
@@ -90,7 +92,7 @@ class Apart:
 
     def _after_crash(self, error: str) -> Outcome:
         """Slurm waits a while before it starts a requeued job again: that is the back-off."""
-        crashes = 1 + self._crashes()
+        crashes = 0 if self._answered(self._attempt) else 1 + self._crashes()
         if crashes >= self._limit:
             return self._too_often(crashes, error)
         ending = self._put_back(f"{_CRASHED}: {error}")
@@ -99,18 +101,28 @@ class Apart:
     def _too_often(self, crashes: int, error: str) -> Outcome:
         return Outcome(
             Status.failed,
-            f"the role {self._role} failed {crashes} times in a row (launch.max_stalled_attempts = "
+            f"the role {self._role} failed {crashes} times in a row without an answer (launch.max_stalled_attempts = "
             f"{self._limit}), the last time: {error}",
         )
 
     def _crashes(self) -> int:
-        """So many starts in a row before this one crashed."""
+        """So many starts in a row before this one crashed without having answered a seed."""
         return sum(1 for _ in takewhile(self._crashed, range(self._attempt - 1, 0, -1)))
 
     def _crashed(self, attempt: int) -> bool:
         """One that was killed said nothing; its batch script has put the job back."""
         before = outcome.read(self._run, attempt)
-        return before is None or before.sentence.startswith(_CRASHED)
+        if before is not None and not before.sentence.startswith(_CRASHED):
+            return False
+        return not self._answered(attempt)
+
+    def _answered(self, attempt: int) -> bool:
+        path = self._run.journal_file(replica.writer(self._role), attempt)
+        try:
+            records, _ = journal.read(path)
+        except (RodsError, OSError):
+            return False
+        return any(record.get("name") in _ANSWERS for record in records)
 
     def _wait_for_trainer(self, absence: Absence) -> Outcome:
         ending = self._put_back(absence.reason) if absence.awaited else self._stopped(absence.reason)

@@ -111,6 +111,7 @@ def test_what_only_slurm_needs_is_not_asked_of_a_local_run() -> None:
         ({"coschedule": "triple"}, {}, "cluster.coschedule"),
         ({"rendezvous_s": 0.0}, {}, "cluster.rendezvous_s"),
         ({}, {"chain": 0}, "launch.chain"),
+        ({"kind": "local"}, {"chain": 2}, "launch.chain"),
     ],
 )
 def test_values_out_of_their_range_are_refused(

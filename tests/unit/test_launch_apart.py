@@ -22,6 +22,7 @@ from launchers.states import lookup
 from rods.config import from_mapping
 from rods.errors import RodsError
 from rods.exchange import stop
+from rods.exchange.journal import JournalWriter
 from rods.exchange.rundir import RunDir
 from rods.roles import outcome, perform, rendezvous, slurm_role
 from rods.roles.entry import run_slurm_role
@@ -213,6 +214,20 @@ def test_starts_that_were_killed_count_as_crashes(
     assert start(lambda _run_dir, attempt: worked.append(attempt) or 0) == 1
     assert not worked
     assert f"failed {LIMIT} times in a row" in ended(run)[1]
+
+
+@pytest.mark.parametrize(("name", "limited"), [("variant_published", False), ("seed_claimed", True)])
+def test_crashes_after_answers_are_no_reason_to_give_up(
+    run: RunDir, slurm: Slurm, start: Callable[[Main], int], name: str, limited: bool
+) -> None:
+    def main(_run_dir: str, attempt: int) -> int:
+        writer = JournalWriter(run.journal_file("synthesis", attempt))
+        writer.append({"name": name, "key": "k"})
+        writer.close()
+        raise RodsError("the model server died")
+
+    statuses = [start(main) for _ in range(LIMIT + 1)]
+    assert (1 in statuses) is limited
 
 
 def test_a_bug_is_raised_and_puts_it_back_too(

@@ -153,6 +153,14 @@ def test_an_answer_that_is_none_is_a_refusal(
         slurm.submit(HET, run, 1)
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", "a\x1bb"])
+def test_a_path_that_would_break_its_line_is_refused(cluster: Slurm, tmp_path: Path, name: str) -> None:
+    run = RunDir.create(tmp_path / name, "x", "0" * 64)
+    with pytest.raises(LaunchError, match="control character"):
+        slurm.submit(HET, run, run.next_attempt())
+    assert cluster.said("calls") == []
+
+
 def test_what_an_enclosing_job_left_does_not_reach_sbatch(
     cluster: Slurm, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,13 @@ def _cluster(config: Config) -> Iterator[Problem]:
         yield from at_least(f"cluster.{role}.gpus_per_node", job.gpus_per_node, 0)
         yield from at_least(f"cluster.{role}.cpus_per_task", job.cpus_per_task, 1)
         yield from at_least(f"cluster.{role}.mem_gb", job.mem_gb, 0)
+    if cluster.kind == "local" and config.launch.chain > 1:
+        yield Problem(
+            "launch.chain",
+            config.launch.chain,
+            "a run on this machine has no time limit to be split at (cluster.kind = local)",
+            "set it to 1",
+        )
     if cluster.kind == "slurm":
         yield from _texts(config)
         yield from _options(cluster)
