@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rods.config import Config
 from rods.rollout.chat import Chat
-from rods.rollout.engine import Engine, Request, Sampling
+from rods.rollout.engine import Completion, Engine, Request, Sampling
 from rods.rollout.episode import message_seed
 from rods.rollout.transcript import Transcript
 from rods.simulation.session import Session
@@ -58,7 +58,7 @@ class Barrier:
             transcript.read(texts[name])
             requests[name] = self._request(task, index, transcript)
             self._engine.submit(requests[name])
-        messages = []
+        messages: list[Completion] = []
         while len(messages) < len(requests):
             messages += self._engine.step()
         following = {}
