@@ -14,6 +14,7 @@ from launchers.states import Phase
 from rods.errors import RodsError
 from rods.exchange.rundir import RunDir
 from rods.watch import spending
+from rods.watch.jobs import JobState
 from rods.watch.state import RunState, read_state
 
 _BROKEN = (RodsError, OSError, KeyError, TypeError, ValueError, AttributeError)
@@ -26,7 +27,7 @@ class Line:
     Attributes:
         status: as `RunState.status`.
         age_s: seconds since the run was made.
-        jobs: Slurm's ids of its jobs that are not over.
+        jobs: Slurm's ids of its jobs that are not over, or of which it does not answer.
         gpu_hours: used so far; None where it cannot be told.
         trouble: what of it cannot be read, "" for nothing.
     """
@@ -93,11 +94,15 @@ def _of_state(state: RunState, made: float, gpu_hours: float | None) -> Line:
         steps_total=state.steps_total,
         reward=state.reward,
         age_s=max(0.0, time.time() - made),
-        jobs=tuple(job.job_id for job in state.jobs if job.phase != Phase.over or job.returns),
+        jobs=tuple(job.job_id for job in state.jobs if _is_open(job)),
         gpu_hours=gpu_hours,
         sentence=state.sentence,
         trouble="; ".join(state.troubles),
     )
+
+
+def _is_open(job: JobState) -> bool:
+    return job.returns or not (job.phase == Phase.over or job.gone)
 
 
 def _gpu_hours(run: RunDir, slurm: Scheduler) -> float | None:

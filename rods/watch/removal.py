@@ -13,9 +13,9 @@ from typing import Any
 from launchers.scheduler import Scheduler
 from rods.doctor.volume import MOUNTS, mounts_below
 from rods.errors import RodsError
-from rods.exchange import usage
+from rods.exchange import owner, usage
 from rods.exchange.rundir import RunDir
-from rods.watch.listing import list_runs
+from rods.watch.listing import Line, list_runs
 
 _ENDED = ("finished", "failed")
 _RESUMABLE = ("stopped", "interrupted")
@@ -98,7 +98,8 @@ def plan(
         if names and name not in names:
             continue
         idle_days = _idle_s(root / name) / _DAY_S
-        reason = _reason(line.status, idle_days, older_days, unfinished) or _unsafe(root, name)
+        reason = _at_work(root / name, line) or _reason(line.status, idle_days, older_days, unfinished)
+        reason = reason or _unsafe(root, name)
         if reason:
             kept.append(Kept(name, reason))
         else:
@@ -144,6 +145,16 @@ def remove(plan: Plan) -> list[str]:
         shutil.rmtree(away)
         removed.append(found.name)
     return removed
+
+
+def _at_work(path: Path, line: Line) -> str:
+    """Who is still busy with a run, also with one that came to its end; "" for nobody."""
+    if line.jobs:
+        return f"job {' '.join(line.jobs)} has not ended"
+    following = None if line.status == "damaged" else owner.newest(RunDir(path))
+    return (
+        f"process {following.pid} still follows it" if following and following.is_alive(RunDir(path)) else ""
+    )
 
 
 def _reason(status: str, idle_days: float, older_days: float | None, unfinished: bool) -> str:

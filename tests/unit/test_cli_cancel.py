@@ -98,6 +98,21 @@ def test_a_job_that_comes_back_to_the_queue_is_cancelled_there(tmp_path: Path) -
     assert slurm.cancelled == ["5"]
 
 
+def test_a_job_that_stays_in_the_queue_is_cancelled_again(tmp_path: Path) -> None:
+    run, slurm = make_run(tmp_path), Queue(j5="PENDING")
+    submitted(run, "5", "train")
+    mine, said = canceller(run, slurm)
+    answers = iter(["slurm_kill_job failed: Socket timed out", "", ""])
+
+    def scancel(ids: Sequence[str]) -> str:
+        trouble = next(answers)
+        return trouble or slurm.cancel(ids)
+
+    mine.scancel = scancel
+    assert mine.cleanly(60)
+    assert said == ["scancel 5: slurm_kill_job failed: Socket timed out", "scancel 5"]
+
+
 def test_a_start_that_began_meanwhile_is_asked_too(tmp_path: Path) -> None:
     run, slurm = make_run(tmp_path), Queue(j5="RUNNING")
     submitted(run, "5", "train")

@@ -13,6 +13,7 @@ from watch_examples import make_run, submitted
 
 from launchers.scheduler import Scheduler
 from rods.cli import app
+from rods.exchange import owner, stop
 from rods.exchange.rundir import RunDir
 from rods.watch import removal
 from rods.watch.removal import RemovalError
@@ -59,17 +60,31 @@ def test_a_run_that_slurm_will_start_again_stays(tmp_path: Path) -> None:
     run = ended(tmp_path, "failed")
     submitted(run, "6", "train")
     plan = removal.plan(tmp_path / "runs", [], 0, True, Scheduler(FakeSlurm()))
-    assert [kept.reason for kept in plan.kept] == ["waiting"]
+    assert [kept.reason for kept in plan.kept] == ["job 6 has not ended"]
     assert plan.removable == ()
 
 
-def test_without_slurms_answer_a_run_with_jobs_that_never_said_how_it_ended_stays(tmp_path: Path) -> None:
+def test_a_finished_run_whose_last_processes_are_at_work_stays(tmp_path: Path) -> None:
+    by_job, by_process = ended(tmp_path, "finished"), ended(tmp_path, "finished")
+    submitted(by_job, "5", "train")
+    stop.finish(by_job, 1)
+    owner.take(by_process, 300)
+    plan = removal.plan(tmp_path / "runs", [], 0, True, Scheduler(FakeSlurm()))
+    assert {kept.reason for kept in plan.kept} == {
+        "job 5 has not ended",
+        f"process {os.getpid()} still follows it",
+    }
+
+
+def test_without_slurms_answer_a_run_with_jobs_stays_and_one_whose_jobs_left_the_queue_goes(
+    tmp_path: Path,
+) -> None:
     run = ended(tmp_path, "failed")
-    (run.attempt_dir(1) / "outcome.json").unlink()
     submitted(run, "6", "train")
-    (run.heartbeats / "train.json").unlink()
     plan = removal.plan(tmp_path / "runs", [], 0, True, Scheduler(FakeSlurm(None, None)))
-    assert [kept.reason for kept in plan.kept] == ["waiting"]
+    assert [kept.reason for kept in plan.kept] == ["job 6 has not ended"]
+    without_accounting = Scheduler(FakeSlurm("", None))
+    assert removal.plan(tmp_path / "runs", [], 0, True, without_accounting).kept == ()
 
 
 def test_age_is_counted_from_the_last_write(tmp_path: Path) -> None:
