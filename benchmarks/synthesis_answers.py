@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import itertools
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,18 +26,30 @@ from tests.llm_server import Reply, completion, error
 
 
 class _Recorder(ScriptedBackend):
-    """Writes down what it answers to what."""
+    """Writes down what it answers to what, and how long the pipeline works between two questions."""
 
     def __init__(self) -> None:
         super().__init__()
         self.answers: dict[str, str] = {}
+        self.stretches: list[float] = []
+        self._answered = 0.0
+
+    def worked(self) -> None:
+        """A stretch of the pipeline's work is over."""
+        self.stretches.append(time.thread_time() - self._answered)
+
+    def works(self) -> None:
+        """One begins."""
+        self._answered = time.thread_time()
 
     async def ask(
         self, agent: str, inputs: Mapping[str, Any], output: type[AnswerT], rng_seed: int
     ) -> AnswerT:
+        self.worked()
         answer = await super().ask(agent, inputs, output, rng_seed)
         question = _question(agent, rng_seed % 2**31, prompting.render(agent, inputs))
         self.answers[question] = answer.model_dump_json()
+        self.works()
         return answer
 
 
@@ -49,12 +62,16 @@ class Book:
         known: tasks that no variant may repeat.
         requests: key and seed task of each request.
         answers: by question.
+        work_s: CPU seconds of the pipeline without the answers, by attempt.
+        longest_s: CPU seconds of the longest stretch of it between two questions.
     """
 
     seed: int
     known: Sequence[Task]
     requests: Sequence[tuple[str, Task]]
     answers: Mapping[str, str]
+    work_s: float
+    longest_s: float
 
     @classmethod
     def written(cls, count: int, seed: int = 0) -> Book:
@@ -64,14 +81,19 @@ class Book:
         recorder = _Recorder()
         pipeline = Pipeline(SynthesisConfig(), recorder, seed, known)
         requests: list[tuple[str, Task]] = []
+        attempts = 0
         for index, task in enumerate(itertools.cycle(loaded.train)):
             if len(requests) == count:
                 break
             key = f"k{index:06d}"
+            recorder.works()
             outcome = asyncio.run(pipeline.run(task, key))
+            recorder.worked()
+            attempts += outcome.attempts
             if NoPatternFailure.kind not in outcome.errors:
                 requests.append((key, task))
-        return cls(seed, known, requests, recorder.answers)
+        work_s = sum(recorder.stretches) / attempts
+        return cls(seed, known, requests, recorder.answers, work_s, max(recorder.stretches))
 
     def seeds(self, count: int) -> Sequence[tuple[str, Task]]:
         """The first `count` requests."""
