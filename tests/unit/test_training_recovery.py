@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from fsck_examples import CONFIG, TASKS, Trainer, Weights
 
+from rods.config import ExchangeConfig
 from rods.curriculum.errors import ImpossibleEventError
 from rods.curriculum.events import RunStarted
 from rods.curriculum.state import CurriculumState, fold
@@ -180,3 +182,23 @@ def test_other_seed_tasks_are_refused_on_either_way(kept: Kept) -> None:
     state = kept.resume(kept.folders[2] / "tracker.json")
     with pytest.raises(ImpossibleEventError, match="the same tasks and seed"):
         fold(state, [RunStarted(state.step, state.epoch, "another fingerprint", 0)])
+
+
+def test_a_snapshot_is_never_on_the_disk_before_the_journal_that_it_rests_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDir.create(tmp_path, "order", "0" * 64)
+    ledger = Ledger.begin(run, 1, replace(CONFIG, exchange=ExchangeConfig(fsync="step")), TASKS)
+    ledger.record([RunStarted(0, 0, TASKS.fingerprint, 0)])
+    synced: list[str] = []
+    real = os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    ledger.save(tmp_path)
+    assert synced[0] == "train-0001.log"
+    assert synced[1].endswith(".tmp")
+    assert (tmp_path / "tracker.json").exists()
