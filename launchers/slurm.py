@@ -109,7 +109,7 @@ def submit(config: Config, run: RunDir, attempt: int, after: Sequence[str] = ())
             refusal has been cancelled.
     """
     check_available()
-    _check_path(run)
+    _check_path(run, config)
     submitted: list[SubmittedJob] = []
     try:
         for link in range(config.launch.chain):
@@ -122,11 +122,16 @@ def submit(config: Config, run: RunDir, attempt: int, after: Sequence[str] = ())
     return submitted
 
 
-def _check_path(run: RunDir) -> None:
+def _check_path(run: RunDir, config: Config) -> None:
     if not str(run.path).isprintable():
         raise LaunchError(
             f"run directory {str(run.path)!r}: expected a path that fits into one line of a batch file, found a "
             "control character in it; move the run to another folder"
+        )
+    if config.cluster.container.kind != "none" and {":", ","} & set(str(run.path)):
+        raise LaunchError(
+            f"run directory {run.path}: expected a path that can be mounted into a container, found ':' or ',' in it, "
+            "which separate mounts; move the run to another folder"
         )
 
 

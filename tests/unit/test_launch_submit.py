@@ -14,7 +14,7 @@ import pytest
 from launchers import jobs, slurm
 from launchers.errors import LaunchError
 from launchers.resources import SYNTHESIS, TRAIN
-from rods.config import ClusterConfig, Config, JobConfig, LaunchConfig
+from rods.config import ClusterConfig, Config, ContainerConfig, JobConfig, LaunchConfig
 from rods.exchange.rundir import RunDir
 
 HET = Config(
@@ -159,6 +159,16 @@ def test_a_path_that_would_break_its_line_is_refused(cluster: Slurm, tmp_path: P
     with pytest.raises(LaunchError, match="control character"):
         slurm.submit(HET, run, run.next_attempt())
     assert cluster.said("calls") == []
+
+
+@pytest.mark.parametrize("name", ["a:b", "a,b"])
+def test_a_path_that_a_container_cannot_mount_is_refused(cluster: Slurm, tmp_path: Path, name: str) -> None:
+    run = RunDir.create(tmp_path / name, "x", "0" * 64)
+    inside = replace(HET, cluster=replace(HET.cluster, container=ContainerConfig("pyxis", "x")))
+    with pytest.raises(LaunchError, match="separate mounts"):
+        slurm.submit(inside, run, run.next_attempt())
+    assert cluster.said("calls") == []
+    slurm.submit(HET, run, 1)
 
 
 def test_what_an_enclosing_job_left_does_not_reach_sbatch(

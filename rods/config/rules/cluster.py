@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -106,7 +105,7 @@ def _container(config: Config) -> Iterator[Problem]:
         )
     if not container.python.strip():
         yield Problem("cluster.container.python", container.python, "names no interpreter", "set python")
-    if container.kind != "none" and {":", ","} & set(os.path.abspath(runs_dir)):
+    if container.kind != "none" and {":", ","} & set(runs_dir):
         yield Problem(
             "launch.runs_dir",
             runs_dir,
