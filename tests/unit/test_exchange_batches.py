@@ -218,3 +218,31 @@ def test_a_crash_between_any_two_file_operations_loses_and_doubles_nothing(
             claim.commit()
     ends = where(heir)
     assert {state for states in ends.values() for state in states} <= {"done", "dropped"}
+
+
+def test_an_end_is_on_the_disk_before_it_is_told(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue.put("a", {"from": "a"})
+    claim = queue.claim("w")
+    assert claim is not None
+    synced: list[str] = []
+    real = os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    claim.commit()
+    assert synced == ["done"]
+
+
+def test_a_batch_being_taken_apart_counts_as_young_however_long_it_was_held(queue: Queue) -> None:
+    """Or a sweep could take it away before its parts are in their places."""
+    queue.put_many(batch(), per_file=4)
+    claim = queue.claim("w")
+    assert claim is not None
+    expire(queue)
+    with injected(Fault("crash", operations=("rename",), path="*.part")), pytest.raises(SimulatedCrash):
+        claim.settle(dict.fromkeys("abcd", FAILED))
+    (settling,) = (queue.root / "tmp").glob("*.settle")
+    assert settling.stat().st_mtime > 1
