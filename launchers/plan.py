@@ -34,6 +34,7 @@ class Plan:
         roles: each role with the resources of its allocation.
         time_hours: the time limit of one attempt.
         gpu_hours: time limit × GPUs, an upper bound for one attempt.
+        chain: jobs one after another, each an attempt.
         commands: the sbatch text, or the commands on this machine.
         config: the resolved configuration as YAML.
     """
@@ -46,6 +47,7 @@ class Plan:
     roles: tuple[Resources, ...]
     time_hours: float
     gpu_hours: float
+    chain: int
     commands: str
     config: str
 
@@ -65,6 +67,7 @@ def build(config: Config) -> Plan:
         roles=roles,
         time_hours=config.cluster.time_hours,
         gpu_hours=config.cluster.time_hours * gpus,
+        chain=config.launch.chain,
         commands=DESCRIPTIONS.get(config.cluster.kind)(config, run_dir, 1),
         config=yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
     )
@@ -89,4 +92,5 @@ def _cost(plan: Plan) -> str:
     gpus = sum(role.gpus for role in plan.roles)
     if not gpus:
         return "no GPUs: 0 GPU-hours"
-    return f"at most {plan.gpu_hours:g} GPU-hours an attempt ({plan.time_hours:g} h × {gpus} GPUs)"
+    chain = f", {plan.chain * plan.gpu_hours:g} for the chain of {plan.chain}" if plan.chain > 1 else ""
+    return f"at most {plan.gpu_hours:g} GPU-hours an attempt ({plan.time_hours:g} h × {gpus} GPUs){chain}"

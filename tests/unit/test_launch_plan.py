@@ -37,6 +37,8 @@ def test_cost_is_time_limit_times_gpus() -> None:
     built = plan.build(PAPER)
     assert built.gpu_hours == 72 * (8 + 2 * 4)
     assert "at most 1152 GPU-hours" in plan.render(built)
+    chained = plan.build(replace(PAPER, launch=LaunchConfig(chain=3)))
+    assert "(72 h × 16 GPUs), 3456 for the chain of 3" in plan.render(chained)
     assert [role.role for role in built.roles] == ["train", "synthesis"]
 
 
