@@ -59,6 +59,7 @@ def test_every_run_is_frozen_before_the_first_starts_and_all_finish(tmp_path: Pa
         assert (run / "beside").read_text().split() == [run.name for run in runs]
         assert snapshot.verify(RunDir(run)).experiment == "rods_tiny"
         assert manifest(run)["sweep"] == {"id": manifest(runs[0])["sweep"]["id"], "run": number, "of": 2}  # type: ignore[index]
+        assert (run / "code/rods/errors.py").samefile(runs[0] / "code/rods/errors.py")
     assert manifest(runs[1])["overrides"] == [
         "+experiment=rods_tiny",
         "+ablation=random_seeds",
