@@ -52,7 +52,7 @@ def packed_attention(
     if sliding_window is not None:
         raise ValueError(f"a sliding window of {sliding_window} tokens")
     parts = query[0], key[0], value[0]
-    if query.is_cuda and query.dtype in _FLASH_TYPES:
+    if query.device.type != "cpu" and query.dtype in _FLASH_TYPES:
         q, k, v = (part.transpose(0, 1) for part in parts)
         mixed = _flash(q, k, v, bounds, max(lengths), scaling)
         return mixed.unsqueeze(0), None
