@@ -38,9 +38,16 @@ done
 export RODS_ATTEMPT RODS_LOGS
 """.strip()
 
+# A srun that could not create its step has begun no role: what a lost node left behind may be in its way for a while.
+_TRIES = "for pause in 20 60 0; do"
+_UNLESS_BEGUN = r"""
+  status=$?
+  if [ "$status" = 0 ] || compgen -G "$RODS_LOGS/ROLE*.err" >/dev/null; then break; fi
+  sleep "$pause"
+done
+""".strip("\n")
 # A role in a container has no command of Slurm's to put its job back.
 _REQUEUE = f"""
-status=$?
 [ ! -e "$RODS_LOGS/{PUT_BACK}" ] || scontrol requeue "$SLURM_JOB_ID"
 """.strip()
 # A daemon that was killed (out of memory) could not have its job put back.
@@ -82,8 +89,10 @@ def batch_text(batch: Batch, config: Config, run_dir: Path, attempt: int) -> str
         'starts="$RODS_RUN_DIR/attempts${RODS_SERIES:+/$RODS_SERIES}"',
         _BEGIN,
         'export PYTHONPATH="$RODS_RUN_DIR/code" PYTHONSAFEPATH=1',
-        "srun --unbuffered \\",
-        f"  {_steps(batch, config.cluster, run_dir)}",
+        _TRIES,
+        "  srun --unbuffered \\",
+        f"    {_steps(batch, config.cluster, run_dir)}",
+        _UNLESS_BEGUN.replace("ROLE", batch.roles[0].role),
         _REQUEUE,
         *([_AFTER_A_KILL] if batch.series else []),
         'exit "$status"',
@@ -127,7 +136,7 @@ def _header(cluster: ClusterConfig, shape: Resources, job_name: str, log: Path) 
 def _steps(batch: Batch, cluster: ClusterConfig, run_dir: Path) -> str:
     if len(batch.components) == 1:
         return _step(batch, batch.roles, cluster, run_dir, batch.components[0])
-    return " : \\\n  ".join(
+    return " : \\\n    ".join(
         f"--het-group={index} {_step(batch, (shape,), cluster, run_dir, shape)}"
         for index, shape in enumerate(batch.components)
     )

@@ -135,6 +135,31 @@ def test_a_failing_role_fails_the_job(tmp_path: Path) -> None:
     assert cluster.start(cluster.text(train, PAIR)).returncode == 7
 
 
+@pytest.mark.parametrize(("failures", "status", "pauses"), [(1, 0, "20"), (2, 0, "20 60"), (9, 1, "20 60 0")])
+def test_a_step_that_could_not_be_created_is_tried_again_a_few_times(
+    tmp_path: Path, failures: int, status: int, pauses: str
+) -> None:
+    cluster = Cluster(tmp_path)
+    for name, body in {
+        "sleep": f"echo $1 >>{cluster.bin}/pauses",
+        "srun": f'echo x >>{cluster.bin}/tries; [ "$(wc -l <{cluster.bin}/tries)" -gt {failures} ]',
+    }.items():
+        (cluster.bin / name).write_text(f"#!/bin/bash\n{body}\n")
+        (cluster.bin / name).chmod(0o755)
+    train, _ = batches(PAIR)
+    assert cluster.start(cluster.text(train, PAIR)).returncode == status
+    assert (cluster.bin / "pauses").read_text().split() == pauses.split()
+
+
+def test_a_role_that_began_is_not_begun_twice(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.python.write_text("#!/bin/bash\necho begun; exit 7\n")
+    for batch in (*batches(PAIR), daemons(Resources(SYNTHESIS, 1, 0, 1, 0), 3)):
+        assert cluster.start(cluster.text(batch, PAIR)).returncode == 7
+    logs = ("0001/train.out", "synthesis/0001/synthesis.out", "synthesis-3/0001/synthesis-3.out")
+    assert [cluster.said(log) for log in logs] == [["begun"]] * 3
+
+
 def scontrol(cluster: Cluster) -> Path:
     """A stand-in for scontrol; the file in which it notes its calls."""
     calls = cluster.bin / "calls"
