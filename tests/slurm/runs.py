@@ -21,7 +21,7 @@ from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import RunDir
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 240.0
+PATIENCE_S = 400.0
 OVERRIDES = (
     "+experiment=rods_tiny",
     "cluster=slurm_test",
