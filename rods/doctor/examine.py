@@ -61,8 +61,8 @@ def _failed(name: str, error: Exception, meaning: str) -> Finding:
 @contextmanager
 def _scratch(place: Path) -> Iterator[Path]:
     folder = place / f".rods-doctor-{secrets.token_hex(6)}"
-    folder.mkdir(mode=0o700)
     try:
+        folder.mkdir(mode=0o700)  # in here: Ctrl-C may come as soon as it is made
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

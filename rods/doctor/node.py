@@ -167,8 +167,8 @@ def _await(path: Path, budget_s: float) -> dict[str, Any] | None:
 def _scratch(runs: Path) -> Iterator[Path]:
     runs.mkdir(parents=True, exist_ok=True)
     folder = runs.resolve() / f".rods-doctor-{secrets.token_hex(6)}"
-    folder.mkdir(mode=0o700)
     try:
+        folder.mkdir(mode=0o700)  # in here: Ctrl-C may come as soon as it is made
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

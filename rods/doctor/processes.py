@@ -26,14 +26,26 @@ def beside(*actions: Callable[[], Any]) -> Iterator[Callable[[], list[Any]]]:
     Yields:
         a function that waits for what they return, in order. It raises ProbeError.
     """
-    started = [_start(action) for action in actions]
+    started: list[tuple[Any, Connection]] = []
     try:
+        with _uninterrupted():
+            started += [_start(action) for action in actions]
         yield lambda: [_answer(connection) for _, connection in started]
     finally:
         for process, connection in started:
             connection.close()
             process.kill()
             process.join()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the end of the block: a process whose start it cuts in two would never be ended."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def race(attempt: Callable[[int, int], None], rounds: int) -> Sequence[int]:
