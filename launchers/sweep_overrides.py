@@ -15,9 +15,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
 from launchers.errors import LaunchError
+from rods.config.compose import in_order
 
 Texts = tuple[str, ...]  # overrides as they are typed
-_FIRST = ("experiment", "ablation")  # in this order before all others: each may change what stands before it
 
 
 class SweepError(LaunchError):
@@ -41,16 +41,6 @@ def expand(
     if not points:
         raise SweepError(f"this sweep has no runs: {' '.join(overrides)}")
     return points
-
-
-def in_order(overrides: Sequence[str]) -> list[str]:
-    """The experiment first, then its ablation: an experiment's file would undo what an ablation did before it."""
-    return sorted(overrides, key=_rank)
-
-
-def _rank(override: str) -> int:
-    name = override.split("=")[0].lstrip("+")
-    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
 class Parser:

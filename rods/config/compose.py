@@ -11,6 +11,7 @@ from hydra.errors import HydraException
 from rods.config import Config, ConfigError, from_mapping, validate
 
 FOLDER = Path(__file__).parents[2] / "conf"
+_FIRST = ("experiment", "ablation")  # in this order before all others: each may change what stands before it
 
 
 def compose(overrides: Sequence[str]) -> Config:
@@ -21,7 +22,7 @@ def compose(overrides: Sequence[str]) -> Config:
     """
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(FOLDER)):
-            config = from_mapping(hydra.compose("config", overrides=list(overrides)))
+            config = from_mapping(hydra.compose("config", overrides=in_order(overrides)))
     except HydraException as error:
         raise ConfigError(
             f"{' '.join(overrides)}: expected overrides of conf/ such as synthesis=paper or synthesis.workers=8 "
@@ -29,3 +30,13 @@ def compose(overrides: Sequence[str]) -> Config:
         ) from error
     validate(config)
     return config
+
+
+def in_order(overrides: Sequence[str]) -> list[str]:
+    """The experiment first, then its ablation: an experiment's file would undo what an ablation did before it."""
+    return sorted(overrides, key=_rank)
+
+
+def _rank(override: str) -> int:
+    name = override.split("=")[0].lstrip("+")
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)

@@ -131,3 +131,9 @@ def test_the_command_prints_both_ways_and_tells_by_its_status():
     tiny = run(app, ["estimate", "+experiment=rods_tiny", "--json"])
     assert tiny.exit_code == 0
     assert json.loads(tiny.output)["time"] is None
+
+
+def test_an_ablation_counts_whichever_way_round_it_is_typed():
+    overrides = ["+ablation=random_seeds", "+experiment=rods_tiny"]
+    assert compose(overrides).boundary.selection == "random"
+    assert compose(overrides[::-1]) == compose(overrides)

@@ -19,8 +19,9 @@ from sweep_examples import CONF, conf_with, points
 from launchers import sweep, sweep_table
 from launchers.identity import config_hash
 from launchers.sweep import Point, Refused
-from launchers.sweep_overrides import SweepError, in_order
+from launchers.sweep_overrides import SweepError
 from rods.config import from_mapping
+from rods.config.compose import in_order
 
 INNER = 'hydra: {sweeper: {params: {seed: "1,2,3"}}}'
 
