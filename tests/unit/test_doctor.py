@@ -82,8 +82,9 @@ def test_a_replacement_that_is_a_copy_is_found_out(tmp_path: Path, monkeypatch: 
     def copied(source: Path, target: Path) -> None:
         data = source.read_bytes()
         with target.open("r+b", buffering=0) as stream:
-            for start in range(0, len(data), 4096):
-                stream.write(data[start : start + 4096])
+            stream.write(data[: len(data) // 2])
+            time.sleep(0.02)  # on a busy machine the reader would else see each copy whole
+            stream.write(data[len(data) // 2 :])
 
     monkeypatch.setattr(os, "replace", copied)
     finding = atomicity.replacement(tmp_path)
