@@ -240,7 +240,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--die-on", default="", help="exit with 3 at a completion whose request holds this text"
     )
-    parser.add_argument("--engine-dies-after", type=int, default=0, help="only errors from this completion on")
+    parser.add_argument(
+        "--engine-dies-after", type=int, default=0, help="only errors from this completion on"
+    )
     parser.add_argument("--die-at-once", action="store_true", help="exit with 3 before listening")
     parser.add_argument("--never-ready", action="store_true", help="sleep in place of listening")
     given = parser.parse_args(arguments)
