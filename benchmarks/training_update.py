@@ -94,12 +94,12 @@ def measure(repeats: int, updates: int, threads: int, rows: int) -> dict[str, Fi
         tokens = _draw(path)
         one = _rounds(path, repeats, [updates, 1, rows, threads])
         two = _rounds(path, repeats, [updates, 2, rows, threads])
-    _refuse_unequal(one)
+    refuse_unequal(one)
     return {
         "update": _speed(one, tokens, "cpu_s", "tokens per CPU second"),
         "update_wall": _speed(one, tokens, "wall_s", "tokens/s"),
         "update_in_two": _speed(two, tokens, "cpu_s", "tokens per CPU second"),
-        "update_memory": _figure(one, lambda answer: [answer["peak_mib"]], "MiB", fewer=True),
+        "update_memory": figure(one, lambda answer: [answer["peak_mib"]], "MiB", fewer=True),
     }
 
 
@@ -145,7 +145,12 @@ def _ask(side: str, path: Path, updates: int, mini_batches: int, rows: int, thre
     return answer
 
 
-def _refuse_unequal(rounds: Rounds) -> None:
+def refuse_unequal(rounds: Rounds) -> None:
+    """Refuse to compare sides that computed different gradients.
+
+    Raises:
+        UnequalWorkError: the first updates' gradient norms differ.
+    """
     norms = [answer["grad_norm"] for answer in (*rounds.ours, *rounds.peer)]
     if not all(isclose(norm, norms[0], rel_tol=SAME_NORM) for norm in norms):
         raise UnequalWorkError(
@@ -154,12 +159,18 @@ def _refuse_unequal(rounds: Rounds) -> None:
 
 
 def _speed(rounds: Rounds, tokens: int, kind: str, unit: str) -> Figure:
-    return _figure(rounds, lambda answer: [tokens / seconds for seconds in answer[kind]], unit, fewer=False)
+    return figure(rounds, lambda answer: [tokens / seconds for seconds in answer[kind]], unit, fewer=False)
 
 
-def _figure(
-    rounds: Rounds, values: Callable[[dict[str, Any]], list[float]], unit: str, fewer: bool
-) -> Figure:
+def figure(rounds: Rounds, values: Callable[[dict[str, Any]], list[float]], unit: str, fewer: bool) -> Figure:
+    """The figure of a quantity that each answer holds one or more values of.
+
+    Args:
+        rounds: all answers.
+        values: from an answer.
+        unit: of the values.
+        fewer: less is better.
+    """
     ours = [value for answer in rounds.ours for value in values(answer)]
     peer = [value for answer in rounds.peer for value in values(answer)]
     ratio = median(ours) / median(peer)
@@ -185,10 +196,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     figures = measure(chosen.repeats, chosen.updates, chosen.threads, chosen.rows)
     if chosen.json:
-        print(json.dumps({name: asdict(figure) for name, figure in figures.items()}, indent=1))
+        print(json.dumps({name: asdict(each) for name, each in figures.items()}, indent=1))
         return
-    for name, figure in figures.items():
-        print(f"{name:15} ours {figure.ours:10} {figure.unit:22} {PEER} {figure.peer:10}  × {figure.ratio}")
+    for name, each in figures.items():
+        print(f"{name:15} ours {each.ours:10} {each.unit:22} {PEER} {each.peer:10}  × {each.ratio}")
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def trl(groups: Groups, model_dir: Path, training: TrainingConfig, updates: int,
         args=_trl_config(training, len(groups), updates, rows),
         train_dataset=Dataset.from_dict({"prompt": [str(place) for place in range(len(groups))]}),
         processing_class=tokenizer,
-        rollout_func=_replay(groups),
+        rollout_func=replay(groups),
         callbacks=[Watch()],
     )
     trainer.train()
@@ -153,10 +153,14 @@ def _trl_config(training: TrainingConfig, groups: int, updates: int, rows: int) 
     )
 
 
-def _replay(groups: Groups) -> Callable[[list[str], Any], dict[str, list[Any]]]:
-    """Rollouts by prompt: the opening is TRL's prompt, all that follows its completion."""
+def replay(groups: Groups) -> Callable[[list[str], Any], dict[str, list[Any]]]:
+    """A `rollout_func` for TRL: stored rollouts instead of new ones.
 
-    def replay(prompts: list[str], _: Any) -> dict[str, list[Any]]:
+    A prompt is a group's number, and comes once for each of the group's rollouts; what the policy read before its
+    first message is TRL's prompt, all that follows its completion.
+    """
+
+    def told_by(prompts: list[str], _: Any) -> dict[str, list[Any]]:
         seen: dict[str, int] = defaultdict(int)
         told: dict[str, list[Any]] = defaultdict(list)
         for prompt in prompts:
@@ -170,7 +174,7 @@ def _replay(groups: Groups) -> Callable[[list[str], Any], dict[str, list[Any]]]:
             told["earned"].append(rollout.reward)
         return dict(told)
 
-    return replay
+    return told_by
 
 
 def _resident(name: str) -> float:
