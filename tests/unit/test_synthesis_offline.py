@@ -315,7 +315,9 @@ def test_a_variant_in_other_words_is_no_further_variant() -> None:
 
 def test_what_repetitions_took_out_is_made_up_for(tmp_path: Path) -> None:
     """Few distinct variants are possible at this similarity: more requests than variants are needed."""
-    manifest = make(tmp_path / "d", 6, "synthesis.max_similarity=0.45", "tasks.train_count=2", max_requests=60)
+    manifest = make(
+        tmp_path / "d", 6, "synthesis.max_similarity=0.45", "tasks.train_count=2", max_requests=60
+    )
     assert manifest["complete"]
     assert manifest["figures"]["accepted"] == 6
     lines = (tmp_path / "d" / "rejected.jsonl").read_text()
