@@ -20,6 +20,7 @@ import json
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -62,10 +63,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Played:
-    """What one pass did: tokens sampled, CPU seconds, and each episode's tokens by name."""
+    """What one pass did: tokens sampled, CPU seconds, steps of the engine, and each episode's tokens by name."""
 
     tokens: int
     seconds: float
+    steps: int
     episodes: dict[str, tuple[int, ...]]
 
 
@@ -76,14 +78,13 @@ class Sides:
         model_dir = Path(resolve(config.model.path))
         self._config = config
         self._tasks = task_sources.load(config.tasks).train
-        self._engine = engines.build(model_dir, config.model, config.rollout, config.seed)
+        self._engine = Timed(engines.build(model_dir, config.model, config.rollout, config.seed))
         self._chat = Chat(load_tokenizer(model_dir), config.model)
-        self._end = self._chat.end_token
 
     def ours(self) -> Played:
         """Every episode advances on its own."""
         config = self._config
-        start = time.process_time()
+        start, steps = time.process_time(), self._engine.calls["step"]
         groups = collect(
             self._engine,
             self._chat,
@@ -97,13 +98,14 @@ class Sides:
         seconds = time.process_time() - start
         rollouts = [rollout for group in groups for rollout in group]
         episodes = {f"{rollout.task_id}/{rollout.index}": rollout.token_ids for rollout in rollouts}
-        return Played(sum(sum(rollout.mask) for rollout in rollouts), seconds, episodes)
+        steps = self._engine.calls["step"] - steps
+        return Played(sum(sum(rollout.mask) for rollout in rollouts), seconds, steps, episodes)
 
     def barrier(self, tokens: int) -> Played:
         """All wait for the slowest, turn by turn; `tokens` were sampled by the same seeds."""
-        start = time.process_time()
+        start, steps = time.process_time(), self._engine.calls["step"]
         episodes = Barrier(self._engine, self._chat, self._config, SEED).play(self._tasks)
-        return Played(tokens, time.process_time() - start, episodes)
+        return Played(tokens, time.process_time() - start, self._engine.calls["step"] - steps, episodes)
 
     def close(self) -> None:
         """End the engine."""
@@ -115,36 +117,40 @@ def rollout_figure(config: Config, repeats: int) -> tuple[Figure, dict[str, Any]
     sides = Sides(config)
     first = sides.ours()  # warms up
     ours, peer = [], []
-    same = 0.0
+    own = other = first
     for _ in range(repeats):
         own = sides.ours()
         other = sides.barrier(own.tokens)
         ours.append(own.tokens / own.seconds)
         peer.append(other.tokens / other.seconds)
-        same = statistics.fmean(other.episodes[name] == tokens for name, tokens in own.episodes.items())
+    same = statistics.fmean(other.episodes[name] == tokens for name, tokens in own.episodes.items())
     sides.close()
     lengths = sorted(len(tokens) for tokens in first.episodes.values())
     about = {
         "episodes": len(lengths),
         "sampled_tokens": first.tokens,
         "length_p10_p50_p90_max": [lengths[int(q * (len(lengths) - 1))] for q in (0.1, 0.5, 0.9, 1.0)],
+        "engine_steps": own.steps,
+        "engine_steps_peer": other.steps,
         "episodes_equal_on_both_sides": same,
     }
     return _figure(ours, peer, "turn barrier, same engine", "sampled tokens/CPU s"), about
 
 
 class Timed:
-    """Adds up the time inside the calls of another object."""
+    """Adds up the time inside the calls of another object, and counts them by name."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
         self.seconds = 0.0
+        self.calls: Counter[str] = Counter()
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._inner, name)
         return partial(self._call, value) if callable(value) else value
 
     def _call(self, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        self.calls[method.__name__] += 1
         start = time.process_time()
         try:
             return method(*given, **named)
