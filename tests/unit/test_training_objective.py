@@ -19,31 +19,36 @@ BY_TURN = TrainingConfig(credit="turn")
 GROUP = [
     episode([True, False], 2, [2, 1]),
     episode([True, True], 2, [1, 3]),
-    episode([False], 2, [1, 2]),  # cut short in its second turn
+    episode([True], 2, [1, 2]),  # cut short in its second turn
     episode([False, False], 2, [1, 1]),
 ]
 
 
 def test_by_episode_all_tokens_share_the_groups_advantage() -> None:
     found = objective.advantages(GROUP, TrainingConfig())
-    mean, std = 0.375, torch.tensor([0.5, 1.0, 0.0, 0.0]).std().item()
+    mean, std = 0.5, torch.tensor([0.5, 1.0, 0.5, 0.0]).std().item()
     assert [each.shape for each in found] == [()] * 4
     assert torch.stack(found).tolist() == pytest.approx(
-        [(r - mean) / (std + EPSILON) for r in (0.5, 1.0, 0.0, 0.0)]
+        [(r - mean) / (std + EPSILON) for r in (0.5, 1.0, 0.5, 0.0)]
     )
 
 
 def test_by_turn_each_turn_is_measured_against_its_own_kind() -> None:
-    # Turn 0: 1 1 0 0, mean 1/2, std sqrt(1/3). Turn 1: 0 1 0 0 (never reached counts 0), mean 1/4, std 1/2.
-    first, (low, high) = 0.5 / ((1 / 3) ** 0.5 + EPSILON), (-0.25 / (0.5 + EPSILON), 0.75 / (0.5 + EPSILON))
-    wanted = [[first, first, low], [first, high, high, high], [-first, low, low], [-first, low]]
+    # Turn 0: 1 1 1 0, mean 3/4, std 1/2. Turn 1: 0 1 0 0 (never closed counts 0), mean 1/4, std 1/2.
+    small, large = 0.25 / (0.5 + EPSILON), 0.75 / (0.5 + EPSILON)
+    wanted = [
+        [small, small, -small],
+        [small, large, large, large],
+        [small, -small, -small],
+        [-large, -small],
+    ]
     for found, values in zip(objective.advantages(GROUP, BY_TURN), wanted, strict=True):
         assert found.tolist() == pytest.approx(values, rel=1e-6)
 
 
 def test_by_turn_without_the_division() -> None:
     found = objective.advantages(GROUP, TrainingConfig(credit="turn", normalize_advantage=False))
-    assert found[1].tolist() == pytest.approx([0.5, 0.75, 0.75, 0.75])
+    assert found[1].tolist() == pytest.approx([0.25, 0.75, 0.75, 0.75])
 
 
 def test_a_turn_on_which_all_agree_carries_nothing() -> None:
