@@ -7,7 +7,9 @@ attempt's number by making a file that must not exist; the tasks start `rods.rol
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from submitit.slurm.slurm import _make_sbatch_string
 
@@ -18,6 +20,7 @@ from launchers.resources import Resources
 from rods.config import ClusterConfig, Config
 from rods.exchange import permissions
 
+_BEHIND = 100  # Slurm's own measure of "nice"; more than what an hour of waiting adds to a job's priority
 _NO_REQUEUE = "no-requeue"  # sbatch's option, which a site may ask for in cluster.extra
 # What a job that submits jobs leaves to them; `scrubbed_environment` does the same before a submission of ours.
 _SCRUB = 'for name in ${!SBATCH_@} ${!SRUN_@} ${!PMI_@} ${!PMIX_@}; do unset "$name"; done'
@@ -74,7 +77,9 @@ def batch_text(batch: Batch, config: Config, run_dir: Path, attempt: int) -> str
     """
     folder = run_dir / "attempts" / f"{attempt:04d}"
     job_name = run_dir.name if batch.name in ("het", "single", "train") else f"{run_dir.name}.{batch.name}"
-    headers = [_header(config.cluster, part, job_name, folder / "slurm") for part in batch.components]
+    # A trainer that was put back must not find its node taken by a daemon that waits for it there.
+    behind = {"nice": _BEHIND} if batch.follows_trainer else {}
+    headers = [_header(config.cluster, part, job_name, folder / "slurm", behind) for part in batch.components]
     lines = [
         "#!/bin/bash",
         f"# {_what(batch)} of the run {run_dir.name}. To start it again by hand: sbatch {file_name(batch)}",
@@ -105,7 +110,9 @@ def _what(batch: Batch) -> str:
     return f"{roles[0].upper()}{roles[1:]}"
 
 
-def _header(cluster: ClusterConfig, shape: Resources, job_name: str, log: Path) -> str:
+def _header(
+    cluster: ClusterConfig, shape: Resources, job_name: str, log: Path, defaults: Mapping[str, Any]
+) -> str:
     gpus = f"{cluster.gpu_type}:{shape.gpus_per_node}" if cluster.gpu_type else str(shape.gpus_per_node)
     log_name = str(log).replace("%", "%%")  # sbatch replaces %j and its like
     text = _make_sbatch_string(
@@ -125,6 +132,7 @@ def _header(cluster: ClusterConfig, shape: Resources, job_name: str, log: Path) 
         mem=f"{shape.mem_gb}GB" if shape.mem_gb else None,
         additional_parameters={
             **({} if _NO_REQUEUE in cluster.extra else {"requeue": True}),
+            **defaults,
             "output": f"{log_name}-%j.out",
             "error": f"{log_name}-%j.err",
             **{name: value or True for name, value in cluster.extra.items()},
