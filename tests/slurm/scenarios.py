@@ -145,6 +145,7 @@ SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         node_lost,
+        sweep,
         preempted_with_grace,
         time_limit,
         straight,
@@ -152,7 +153,6 @@ SCENARIOS: dict[str, Scenario] = {
         component_cancelled,
         pair,
         trainer_killed,
-        sweep,
         no_progress,
     )
 }

@@ -398,8 +398,8 @@ def test_a_failed_synthesis_waits_until_the_trainer_has_saved(
     thread = threading.Thread(target=trainer)
     thread.start()
     assert run_slurm_role(str(companion.path)) == 1
+    assert ended(companion) == ("failed", "saved"), "it did not wait"
     thread.join()
-    assert ended(companion) == ("failed", "saved")
     request = stop.read(companion)
     assert request is not None
     assert "the role synthesis failed" in request.reason
@@ -444,6 +444,25 @@ def test_what_the_trainer_said_itself_stays(
 def test_a_failed_trainer_that_slurm_puts_back_was_requeued() -> None:
     ending, ours = judge(Ended(1, "NCCL timeout"), Notice("a lost node", Then.returns), None)
     assert (ending.status, ours) == (Status.requeued, False)
+
+
+def test_what_a_role_said_before_it_died_explains_the_signal_of_its_death() -> None:
+    request = stop.StopRequest(1, "the role synthesis failed: no weights", Then.failed)
+    srun = Notice("another task of the job died", Then.failed)
+    assert "no weights" in judge(Ended(STOPPED), srun, request)[0].sentence
+    # What Slurm has said itself needs no explanation.
+    for then in (Then.ends, Then.put_back):
+        assert "by Slurm" in judge(Ended(STOPPED), Notice("by Slurm", then), request)[0].sentence
+
+
+def test_an_attempt_that_got_on_has_not_stalled(run: RunDir) -> None:
+    begun.note(run, 1, "4711")
+    assert begun.stalled(run, 1) == 1
+    checkpoint(run, 1, 1)
+    assert begun.stalled(run, 1) == 0
+    run.next_attempt()
+    begun.note(run, 2, "4711")
+    assert begun.stalled(run, 2) == 1
 
 
 def test_a_stop_file_made_by_hand_stops_for_good() -> None:
