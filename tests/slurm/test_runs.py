@@ -120,7 +120,7 @@ def test_starts_without_progress_come_to_an_end(run: Run) -> None:
 @scenario("sweep")
 def test_every_point_of_a_sweep_is_a_run_of_its_own_and_finishes(run: Run) -> None:
     points: list[Run] = run.notes["points"]
-    assert "6" in run.output.splitlines()[0], "how many runs there are is said first"
+    assert run.output.startswith("6 runs"), "how many runs there are is said first"
     assert len({point.path.name for point in points}) == len({point.job() for point in points}) == 6
     assert all(point.finished() for point in points)
     assert sorted(load_config(point.dir).seed for point in points) == [1, 2, 3, 4, 5, 6]
