@@ -35,6 +35,7 @@ from rods.config.running import (
     LaunchMode,
     TrackingConfig,
 )
+from rods.config.stages import StageConfig
 from rods.config.synthesis import BackboneConfig, ServerConfig, SynthesisConfig
 from rods.errors import RodsError
 
@@ -57,6 +58,7 @@ __all__ = [
     "RolloutConfig",
     "ServerConfig",
     "SimulationConfig",
+    "StageConfig",
     "SynthesisConfig",
     "TasksConfig",
     "TrackingConfig",

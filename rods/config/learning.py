@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rods.config.stages import StageConfig
+
 
 @dataclass(frozen=True)
 class TasksConfig:
@@ -47,7 +49,8 @@ class TrainingConfig:
     credit: str = "episode"  # a rollout's tokens share its reward | turn: each user turn has its own
     max_resamples: int = 0  # groups without variance drawn again in a step, at most; not told the curriculum
     skip_zero_variance: bool = False  # groups without signal stay out of the update and of its averages
-    epochs: int = 5  # passes over the active pool
+    stages: tuple[StageConfig, ...] = ()  # one after the other; empty: one, as set elsewhere
+    epochs: int = 5  # passes over the active pool, without stages
     tasks_per_step: int = 32  # tasks (groups) per training step
     group_size: int = 16  # K, rollouts per task
     mini_batches: int = 1  # optimizer steps per training step

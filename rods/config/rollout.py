@@ -35,6 +35,7 @@ class RolloutConfig:
     temperature: float = 1.0
     top_p: float = 1.0
     max_message_tokens: int = 80  # longest assistant message
+    max_episode_tokens: int | None = None  # of a whole episode, prompt included; null: model.max_length
     max_concurrent: int = 64  # episodes in flight
     gpu_memory_fraction: float = 0.5  # vLLM on GPU, colocated with the learner
     cpu_cache_gib: int = 1  # vLLM on CPU: KV cache

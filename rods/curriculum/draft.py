@@ -8,10 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from rods.curriculum.errors import ImpossibleEventError
-from rods.curriculum.events import Event
+from rods.curriculum.events import Event, StageStarted
 from rods.curriculum.index import IndexDraft, Table
-from rods.curriculum.records import SeedRequest, TaskRecord, TaskStatus
+from rods.curriculum.records import SeedRequest, StageRecord, TaskRecord, TaskStatus
+from rods.curriculum.statistics import UNOBSERVED
+from rods.tasks.model import Origin
 
 if TYPE_CHECKING:
     from rods.curriculum.value import CurriculumState
@@ -36,6 +40,7 @@ class Draft:
         self.finished = state.finished
         self.fingerprint = state.fingerprint
         self.seed = state.seed
+        self.stage = state.stage
 
     @property
     def active(self) -> int:
@@ -51,6 +56,19 @@ class Draft:
         """Add a seed request, or replace it."""
         self._index.request(self.requests.get(request.key), request)
         self.requests[request.key] = request
+
+    def begin_stage(self, event: StageStarted) -> None:
+        """Activate the originals of its types, let the others rest, and forget what another reward showed."""
+        forgotten = self.stage is not None and self.stage.reward != event.reward
+        for record in self.tasks.values():
+            changed = msgspec.structs.replace(record, statistics=UNOBSERVED) if forgotten else record
+            if record.origin is Origin.SEED:
+                takes_part = not event.types or record.type in event.types
+                status = TaskStatus.ACTIVE if takes_part else TaskStatus.RESTING
+                changed = msgspec.structs.replace(changed, status=status)
+            if changed != record:
+                self.put_task(changed)
+        self.stage = StageRecord(event.stage, event.title, event.reward, event.epoch)
 
     def freeze(self) -> CurriculumState:
         """The state as it is; the draft must not be used afterwards."""
@@ -70,6 +88,7 @@ class Draft:
             finished=self.finished,
             fingerprint=self.fingerprint,
             seed=self.seed,
+            stage=self.stage,
             index=self._index.freeze(),
         )
 

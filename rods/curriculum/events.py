@@ -75,6 +75,26 @@ class RunStarted(Event):
 
 
 @dataclass(frozen=True)
+class StageStarted(Event):
+    """The next stage begins, between two epochs.
+
+    Attributes:
+        stage: its number, from 1.
+        title: its name.
+        types: the types whose original tasks are active in it; none named: all.
+        reward: what an episode earns in it. Under another reward than before, what was observed is forgotten.
+        reason: why the stage before it ended; "" for the first.
+    """
+
+    name: ClassVar[str] = "stage_started"
+    stage: int
+    title: str
+    types: tuple[TaskType, ...]
+    reward: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class EpochStarted(Event):
     """An epoch begins with `active` tasks in the pool, this epoch's injections included."""
 

@@ -154,6 +154,10 @@ class Table(Generic[_Value]):
     def __contains__(self, key: str) -> bool:
         return key in self._now
 
+    def values(self) -> list[_Value]:
+        """All entries as they are now, in no order."""
+        return [self._now[key] for key in {**dict.fromkeys(self._start), **self._changed}]
+
     def __setitem__(self, key: str, value: _Value) -> None:
         self._now[key] = value
         self._changed[key] = None

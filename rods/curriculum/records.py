@@ -10,13 +10,17 @@ from enum import StrEnum
 import msgspec
 
 from rods.curriculum.events import RetirementReason, SeedOutcome
-from rods.curriculum.statistics import TaskStatistics
-from rods.tasks.model import Origin, TaskType
+from rods.curriculum.statistics import UNOBSERVED, TaskStatistics
+from rods.tasks.model import Origin, Task, TaskType
 
 
 class TaskStatus(StrEnum):
-    """waiting (arrived, not injected) → active (training samples it) → retired; seeds are always active."""
+    """A variant: waiting (arrived, not injected) → active (training samples it) → retired.
 
+    A seed is active, or resting in a stage that leaves its type out.
+    """
+
+    RESTING = "resting"
     WAITING = "waiting"
     ACTIVE = "active"
     RETIRED = "retired"
@@ -59,6 +63,34 @@ class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
         return self.status is TaskStatus.ACTIVE and self.origin is Origin.VARIANT
 
 
+class StageRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The stage under way.
+
+    Attributes:
+        number: from 1.
+        title: its name.
+        reward: what an episode earns in it.
+        after_epoch: the last epoch before it.
+        progress: (step, epoch, groups observed, sum of their mean rewards) of each of its steps.
+    """
+
+    number: int
+    title: str
+    reward: str
+    after_epoch: int
+    progress: tuple[tuple[int, int, int, float], ...] = ()
+
+    def observe(self, step: int, epoch: int, mean: float) -> StageRecord:
+        """The record after one more group."""
+        rows = self.progress
+        if rows and rows[-1][0] == step:
+            _, _, groups, total = rows[-1]
+            row, rows = (step, epoch, groups + 1, total + mean), rows[:-1]
+        else:
+            row = (step, epoch, 1, mean)
+        return msgspec.structs.replace(self, progress=(*rows, row))
+
+
 class SeedRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """A seed handed to synthesis; open until it has an outcome."""
 
@@ -69,3 +101,22 @@ class SeedRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fa
     epoch: int
     phi: float
     outcome: SeedOutcome | None
+
+
+def seed_record(task: Task) -> TaskRecord:
+    """Of an original task before the first event: active, never observed."""
+    return TaskRecord(
+        id=task.id,
+        seed_id=task.seed_id,
+        type=task.type,
+        kind=task.kind,
+        origin=task.origin,
+        status=TaskStatus.ACTIVE,
+        reason=None,
+        request="",
+        index=0,
+        arrived_epoch=0,
+        injected_epoch=1,
+        readmitted_epoch=None,
+        statistics=UNOBSERVED,
+    )

@@ -18,13 +18,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rods.config import BoundaryConfig, BufferConfig
 from rods.curriculum.errors import StateFormatError
-from rods.curriculum.records import SeedRequest, TaskRecord
+from rods.curriculum.records import SeedRequest, StageRecord, TaskRecord
 
 if TYPE_CHECKING:
     from rods.curriculum.value import CurriculumState
 
 TABLES = ("tasks", "contents", "requests", "last_emitted", "refused")
-SCALARS = ("step", "epoch", "in_epoch", "finished", "fingerprint", "seed")
+SCALARS = ("step", "epoch", "in_epoch", "finished", "fingerprint", "seed", "stage")
 PIECE = 256  # entries encoded at once: a fraction of a millisecond
 
 
@@ -44,6 +44,7 @@ class Stored(msgspec.Struct, forbid_unknown_fields=True):
     finished: bool
     fingerprint: str | None
     seed: int | None
+    stage: StageRecord | None
 
 
 @dataclass(frozen=True)

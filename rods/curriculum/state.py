@@ -7,7 +7,7 @@ pool, retirement); here only what they do.
 
 Order of events in a run::
 
-    RunStarted (Injections Readmissions EpochStarted Steps EpochFinished)* RunFinished
+    RunStarted (StageStarted? Injections Readmissions EpochStarted Steps EpochFinished)* RunFinished
 
 where injections and readmissions carry the number of the epoch they open (streamed injections come among an epoch's
 steps), arrivals and closed seeds may come at any point
@@ -36,6 +36,7 @@ from rods.curriculum.events import (
     SeedClosed,
     SeedEmitted,
     SeedOutcome,
+    StageStarted,
     TaskReadmitted,
     TaskRetired,
     VariantArrived,
@@ -43,7 +44,7 @@ from rods.curriculum.events import (
     VariantRefused,
     seed_key,
 )
-from rods.curriculum.records import SeedRequest, TaskRecord, TaskStatus
+from rods.curriculum.records import SeedRequest, TaskRecord, TaskStatus, seed_record
 from rods.curriculum.statistics import UNOBSERVED, RewardError
 from rods.curriculum.value import CurriculumState, empty
 from rods.tasks.model import Origin, Task
@@ -68,7 +69,7 @@ def initial(seeds: Sequence[Task], boundary: BoundaryConfig, buffer: BufferConfi
                 f"task {task.id!r}: expected an original seed, found origin {task.origin.value!r} "
                 f"and root {task.seed_id!r}"
             )
-        draft.put_task(_seed_record(task))
+        draft.put_task(seed_record(task))
         content = task.content_id()
         if content not in draft.contents:
             draft.contents[content] = task.id
@@ -115,24 +116,6 @@ def excluded(last_emitted: int | None, step: int, exclusion_steps: int) -> bool:
     return last_emitted is not None and step < last_emitted + max(exclusion_steps, 1)
 
 
-def _seed_record(task: Task) -> TaskRecord:
-    return TaskRecord(
-        id=task.id,
-        seed_id=task.seed_id,
-        type=task.type,
-        kind=task.kind,
-        origin=task.origin,
-        status=TaskStatus.ACTIVE,
-        reason=None,
-        request="",
-        index=0,
-        arrived_epoch=0,
-        injected_epoch=1,
-        readmitted_epoch=None,
-        statistics=UNOBSERVED,
-    )
-
-
 def _check_position(event: Event, draft: Draft) -> None:
     streams = isinstance(event, VariantInjected) and draft.in_epoch and draft.buffer.injection == "stream"
     opens = isinstance(event, EpochStarted | VariantInjected | TaskReadmitted) and not streams
@@ -159,6 +142,15 @@ def _run_started(event: RunStarted, draft: Draft) -> None:
 
 
 @_advance.register
+def _stage_started(event: StageStarted, draft: Draft) -> None:
+    before = draft.stage
+    number = 1 if before is None else before.number + 1
+    require(not draft.in_epoch, event, f"epoch {draft.epoch} to be finished first", "it is open")
+    require(event.stage == number, event, f"stage {number}", event.stage)
+    draft.begin_stage(event)
+
+
+@_advance.register
 def _epoch_started(event: EpochStarted, draft: Draft) -> None:
     require(event.active == draft.active, event, f"{draft.active} active tasks", event.active)
     draft.epoch, draft.in_epoch = event.epoch, True
@@ -175,6 +167,9 @@ def _group_observed(event: GroupObserved, draft: Draft) -> None:
     except RewardError as error:
         raise ImpossibleEventError(f"event {event.name} of task {event.task_id!r}: {error}") from error
     draft.put_task(replace(record, statistics=statistics))
+    if draft.stage is not None:
+        assert statistics.mean is not None
+        draft.stage = draft.stage.observe(event.step, event.epoch, statistics.mean)
 
 
 @_advance.register

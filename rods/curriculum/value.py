@@ -22,7 +22,7 @@ from rods.config import BoundaryConfig, BufferConfig
 from rods.curriculum import snapshot
 from rods.curriculum.draft import Draft
 from rods.curriculum.index import EMPTY, Index
-from rods.curriculum.records import SeedRequest, TaskRecord
+from rods.curriculum.records import SeedRequest, StageRecord, TaskRecord
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class CurriculumState:
         in_epoch: between EpochStarted and EpochFinished.
         finished: RunFinished was the last word.
         fingerprint, seed: of the run, once started.
+        stage: the stage under way; None before the first, and in a run without stages.
         index: what follows from the rest, kept so that nobody has to look through all tasks; never stored.
 
     The mappings iterate in an order that differs between processes: sort whatever becomes visible.
@@ -58,6 +59,7 @@ class CurriculumState:
     finished: bool
     fingerprint: str | None
     seed: int | None
+    stage: StageRecord | None
     index: Index = field(compare=False, repr=False)
 
     def digest(self) -> str:
@@ -119,5 +121,6 @@ def empty(boundary: BoundaryConfig, buffer: BufferConfig) -> CurriculumState:
         finished=False,
         fingerprint=None,
         seed=None,
+        stage=None,
         index=EMPTY,
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from rods.config import Config
+from rods.config.stages import planned_epochs
 from rods.estimate.hardware import DECODING_SHARE, PREFILL_SHARE, TRAINING_SHARE, Device
 from rods.estimate.memory import cache_tokens
 from rods.estimate.shape import Shape
@@ -68,7 +69,7 @@ def estimate(
     decoding = waves * episodes.sampled * _decode_step(shape, config, device, at_once, episodes)
     prefill = 2 * shape.parameters * (episodes.tokens - episodes.sampled) * per_rank
     update = per_rank * episodes.tokens * _update_flops(shape, config, episodes)
-    steps = training.epochs * ceil(active_tasks / training.tasks_per_step)
+    steps = planned_epochs(config) * ceil(active_tasks / training.tasks_per_step)
     seconds = (
         decoding,
         prefill / (device.flops * PREFILL_SHARE),

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,6 +36,7 @@ from rods.training.learner import Learner
 from rods.training.ledger import Ledger
 from rods.training.loop import Loop, Parts
 from rods.training.protocols import Stepper
+from rods.training.stages import planned_steps
 from rods.training.step import Stepper as PolicyStepper
 
 ROLE = "train"
@@ -88,7 +88,9 @@ def train(run: RunDir, attempt: int, build: StepperBuilder) -> int:
 def build_stepper(logs: Path, config: Config, tasks: TaskSet) -> RoleStepper:
     """Learner and engine of the configured model; what the engine's servers write goes into `logs`."""
     model_dir = Path(local(config.model.path))
-    learner = Learner(model_dir, config.model, config.training, planned_steps(config, tasks), config.seed)
+    learner = Learner(
+        model_dir, config.model, config.training, planned_steps(config, tasks.train), config.seed
+    )
     engine = engines.build(model_dir, config.model, config.rollout, config.seed, logs)
     chat = Chat(load_tokenizer(model_dir), config.model, protocols.get(config.simulation.protocol))
     return PolicyStepper(config, learner, engine, chat)
@@ -116,11 +118,6 @@ def assemble(
     book = {task.id: task for task in tasks.train}
     handover = Handover(run, ledger, book, config)
     return Parts(config, run, tasks, book, ledger, handover, stepper, watcher, fence, step, remaining)
-
-
-def planned_steps(config: Config, tasks: TaskSet) -> int:
-    """Training steps if the pool kept its first size: what the warm-up is a fraction of."""
-    return config.training.epochs * ceil(len(tasks.train) / config.training.tasks_per_step)
 
 
 class RunWatcher:

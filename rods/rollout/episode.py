@@ -68,7 +68,7 @@ def collect(
 
     Args:
         tasks: with distinct ids (a sampling seed derives from the id).
-        sampling: temperature (0 = greedy), top_p, max_message_tokens, max_concurrent.
+        sampling: temperature (0 = greedy), top_p, max_message_tokens, max_episode_tokens, max_concurrent.
         seed: with the task id, the index and the message's number it fixes each message's draw.
         on_progress: called with (episodes done, episodes in all) after each one.
 
@@ -172,7 +172,8 @@ class _Driver:
     def _ask(self, episode: _Episode, token_ids: tuple[int, ...]) -> None:
         """Show the policy `token_ids` and ask for a message; without room for a whole one, abandon."""
         transcript = episode.transcript
-        room = self._engine.max_length - len(transcript.token_ids) - len(token_ids)
+        limit = min(self._engine.max_length, self._sampling.max_episode_tokens or self._engine.max_length)
+        room = limit - len(transcript.token_ids) - len(token_ids)
         if room < self._sampling.max_message_tokens:
             self._abandon(episode, token_ids)
             return

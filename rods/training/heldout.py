@@ -1,7 +1,8 @@
 """Held-out evaluation during a run: sampled at temperature 1 beside greedy.
 
 Both are reported because reinforcement learning can raise the sampled reward by sharpening alone; only the
-greedy figure tells whether the policy can do more than before.
+greedy figure tells whether the policy can do more than before. Whatever a stage trains on, what is evaluated is the
+progress reward under the run's own settings, so that all figures of a run can be laid side by side.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def evaluate(
     epoch: int,
     on_progress: Callable[[int, int], None],
 ) -> list[EvaluationDone]:
-    """Mean reward over `tasks`, one episode each, sampled and greedy, in all and by kind (task type without kinds).
+    """Mean progress reward over `tasks`, one episode each, sampled and greedy, in all and by kind.
+
+    A task without a kind counts under its type.
 
     The sampling seeds do not depend on the step, so two evaluations differ by their weights only.
     `on_progress` is told (episodes done, episodes in all) of each of the two.
@@ -49,9 +52,8 @@ def _evaluate(
     mode: EvaluationMode,
 ) -> EvaluationDone:
     rollout = replace(config.rollout, temperature=_TEMPERATURES[mode], top_p=1.0)
-    groups = collect(
-        engine, chat, tasks, 1, rollout, config.simulation, config.reward, config.seed, on_progress
-    )
+    reward = replace(config.reward, name="progress")
+    groups = collect(engine, chat, tasks, 1, rollout, config.simulation, reward, config.seed, on_progress)
     by_kind: dict[str, list[float]] = defaultdict(list)
     for task, group in zip(tasks, groups, strict=True):
         by_kind[task.kind or task.type.value].append(group[0].reward)

@@ -13,6 +13,7 @@ from math import ceil
 from typing import Any
 
 from rods.config import Config
+from rods.config.stages import planned_epochs
 from rods.curriculum import boundary, pool, retirement
 from rods.curriculum.events import (
     EpochFinished,
@@ -31,6 +32,7 @@ from rods.training import checkpoint
 from rods.training.handover import Handover
 from rods.training.ledger import Ledger
 from rods.training.protocols import Result, Stepper, Watcher
+from rods.training.stages import Course
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Loop:
         self._parts = parts
         self._config = parts.config
         self._ledger = parts.ledger
+        self._course = Course(parts.config, parts.ledger)
         self._handover = parts.handover
         self._watcher = parts.watcher
         self._stepper = parts.stepper
@@ -79,7 +82,8 @@ class Loop:
         if self._ledger.state.finished:
             return True
         self._start()
-        while self._ledger.state.in_epoch or self._ledger.state.epoch < self._config.training.epochs:
+        while self._ledger.state.in_epoch or self._course.proceed(self._step):
+            self._stepper.use(self._course.config)
             if not self._ledger.state.in_epoch:
                 self._begin_epoch()
             while self._remaining:
@@ -152,7 +156,7 @@ class Loop:
         ]
         self._ledger.record(observed)
         state = self._ledger.state
-        synthesise = self._config.synthesis.enabled and self._config.buffer.capacity > 0
+        synthesise = self._course.config.synthesis.enabled and self._config.buffer.capacity > 0
         seeds = boundary.select(state, observed, step, epoch) if synthesise else []
         retired = retirement.after_step(state, observed, step, epoch)
         self._handover.emit(seeds)
@@ -171,10 +175,11 @@ class Loop:
         self._ledger.record(retirement.at_epoch_end(self._ledger.state, self._step, epoch))
         self._handover.write_expanded(epoch)
         every = self._config.training.evaluate_every_epochs
-        if every and epoch % every == 0 and epoch < self._config.training.epochs:
+        if not self._course.over and (self._course.stage_over or (every and epoch % every == 0)):
             self._evaluate()
         self._ledger.record([EpochFinished(self._step, epoch)])
-        self._watcher.log({"event": "epoch", "step": self._step, "epoch": epoch, **self._pool_figures()})
+        figures = {**self._course.figures, **self._pool_figures()}
+        self._watcher.log({"event": "epoch", "step": self._step, "epoch": epoch, **figures})
         self._save()
         return True
 
@@ -243,7 +248,8 @@ class Loop:
             "time": time.time(),
             "engine": self._stepper.engine_name,
             "steps_total": self._steps_total(),
-            "epochs_total": self._config.training.epochs,
+            "epochs_total": planned_epochs(self._config),
+            **self._course.figures,
             **result.metrics,
             **self._pool_figures(),
             "seeds_emitted_now": emitted,
@@ -263,7 +269,7 @@ class Loop:
             "seeds_emitted": counts["seeds_emitted"],
             "seeds_open": counts["seeds_open"],
             "seeds_dropped": counts["seeds_closed"].get("dropped", 0),
-            "variants_accepted": len(self._ledger.state.tasks) - counts["active_seeds"],
+            "variants_accepted": len(self._ledger.state.tasks) - len(self._parts.tasks.train),
             "variants_refused": sum(counts["refused"].values()),
             "retired": sum(counts["retired"].values()),
         }
@@ -271,6 +277,5 @@ class Loop:
     def _steps_total(self) -> int:
         """An estimate: later epochs as long as the pool is now."""
         size = self._config.training.tasks_per_step
-        epochs_left = self._config.training.epochs - self._ledger.state.epoch
         per_epoch = ceil(pool.active_count(self._ledger.state) / size)
-        return self._step + ceil(len(self._remaining) / size) + epochs_left * per_epoch
+        return self._step + ceil(len(self._remaining) / size) + self._course.epochs_left * per_epoch

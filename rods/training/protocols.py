@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from rods.config import Config
 from rods.curriculum.events import EvaluationDone
 from rods.rollout.episode import Rollout
 from rods.tasks.model import Task
@@ -35,6 +36,9 @@ class Stepper(Protocol):
 
     def start(self, step: int, tasks: Sequence[Task]) -> None:
         """Get ready to continue after `step` steps."""
+
+    def use(self, config: Config) -> None:
+        """Sample and train by these settings from the next step on: those of the stage that begins."""
 
     def run(
         self,

@@ -87,6 +87,10 @@ class Sampler:
         self._progress = (0, 0)
         self._abandoned = threading.Event()
 
+    def use(self, config: Config) -> None:
+        """Draw by these settings from now on; nothing may have been begun by others."""
+        self._config = config
+
     def take(self, tasks: Sequence[Task], step: int, on_progress: Callable[[int, int], None]) -> Draw:
         """The rollouts of `step`: those that were begun for it and its tasks, else drawn now. Collective.
 

@@ -86,6 +86,10 @@ class Stepper:
         sessions = [Session(task, config.simulation, config.reward) for task in tasks[:_PROBES]]
         self.sync(step, [self._chat.opening(session)[: config.model.max_length] for session in sessions])
 
+    def use(self, config: Config) -> None:
+        """Draw rollouts by the settings of a stage; between epochs. Evaluations keep to the run's own."""
+        self._sampler.use(config)
+
     def run(
         self,
         tasks: Sequence[Task],

@@ -51,6 +51,10 @@ class ChainPolicy:
         if step != self._steps:
             raise AssertionError(f"the loop continues after step {step}, the policy holds step {self._steps}")
 
+    def use(self, config: Config) -> None:
+        """A stage changes the rewards, and with them all that follows."""
+        self._config = config
+
     def run(
         self,
         tasks: Sequence[Task],

@@ -12,9 +12,11 @@ from omegaconf import DictConfig
 
 from launchers.identity import differences
 from rods.config import Config, ConfigError, from_mapping, validate
+from rods.config.stages import planned_epochs, within
 
 CONF = Path(__file__).parents[2] / "conf"
 DELTAS = ("experiment", "ablation")  # added with +, so that they are absent from the primary defaults
+PARTS = ("stages",)  # groups that give one key of a section
 EXPERIMENTS, ABLATIONS = (sorted(path.stem for path in (CONF / name).glob("*.yaml")) for name in DELTAS)
 GROUPS = sorted(
     (group.name, choice.stem)
@@ -62,6 +64,18 @@ def test_each_choice_of_a_group_fits_the_schema(group: str, choice: str) -> None
     assert isinstance(config, Config)
 
 
+@pytest.mark.parametrize("choice", ["single", "paper", "envtuning"])
+def test_a_choice_of_stages_can_run_with_the_large_experiment(choice: str) -> None:
+    validate(from_mapping(composed("+experiment=rods_qwen4b", f"stages={choice}")))
+
+
+def test_envtunings_schedule_gives_hints_in_its_middle_stages_only() -> None:
+    config = from_mapping(composed("+experiment=rods_qwen4b", "stages=envtuning"))
+    stages = [within(config, stage) for stage in config.training.stages]
+    assert [stage.simulation.hints for stage in stages] == ["none", "envtuning", "envtuning", "none"]
+    assert not any(stage.synthesis.enabled for stage in stages)
+
+
 def schema_keys(section: Any) -> set[str]:
     """Every dotted key of a dataclass; a dictionary's own keys are free and do not count."""
     keys = set()
@@ -85,7 +99,7 @@ def given_keys(section: Any, values: DictConfig) -> set[str]:
     return keys
 
 
-@pytest.mark.parametrize(("group", "choice"), GROUPS)
+@pytest.mark.parametrize(("group", "choice"), [each for each in GROUPS if each[0] not in PARTS])
 def test_each_choice_of_a_group_gives_every_key_so_that_none_needs_a_plus(group: str, choice: str) -> None:
     section = get_type_hints(Config)[group]
     assert given_keys(section, composed(f"{group}={choice}")[group]) == schema_keys(section)
@@ -121,6 +135,11 @@ def test_an_unknown_key_or_a_wrong_type_is_named(overrides: list[str], key: str)
 
 def test_the_paper_experiment_holds_the_papers_values() -> None:
     config = from_mapping(composed("+experiment=rods_qwen4b"))
+    stages = [within(config, stage) for stage in config.training.stages]
+    assert [stage.reward.name for stage in stages] == ["format", "progress", "progress"]
+    assert [list(stage.task_types) for stage in config.training.stages] == [[], ["base"], []]
+    assert [stage.synthesis.enabled for stage in stages] == [False, False, True]
+    assert planned_epochs(config) == 15
     assert (config.boundary.alpha_low, config.boundary.alpha_high) == (0.20, 0.85)
     assert (config.buffer.capacity, config.buffer.injection_fraction) == (400, 0.20)
     assert config.training.group_size == 16

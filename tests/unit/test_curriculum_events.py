@@ -17,6 +17,13 @@ STEP = st.integers(0, 2**60)
 TEXT = st.text(max_size=20)
 ARGUMENTS = {
     "run_started": {"fingerprint": TEXT, "seed": STEP},
+    "stage_started": {
+        "stage": STEP,
+        "title": TEXT,
+        "types": st.lists(st.sampled_from(TaskType)).map(tuple),
+        "reward": TEXT,
+        "reason": TEXT,
+    },
     "epoch_started": {"active": STEP},
     "group_observed": {"task_id": TEXT, "rewards": st.lists(FINITE).map(tuple)},
     "seed_emitted": {

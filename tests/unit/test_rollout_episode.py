@@ -178,6 +178,13 @@ def test_an_episode_without_room_for_a_message_ends_as_length() -> None:
     assert rollout.mask[-1] == 1
 
 
+def test_an_episode_may_be_given_less_room_than_the_engine_has() -> None:
+    endless = [call("cat", file_name="a")] * 50
+    shorter = ScriptedEngine({"t/0": endless}, max_length=700)
+    limited = ScriptedEngine({"t/0": endless}, max_length=2000)
+    assert play(limited, [task()], 1, max_episode_tokens=700) == play(shorter, [task()], 1)
+
+
 def test_an_opening_without_room_is_cut_and_earns_nothing() -> None:
     engine = ScriptedEngine({}, max_length=40)
     ((rollout,),) = play(engine, [task()], 1)
