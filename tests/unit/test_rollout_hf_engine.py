@@ -248,3 +248,16 @@ def test_a_model_with_another_attention_is_refused() -> None:
     model.config.layer_types = ["full_attention", "sliding_attention"]
     with pytest.raises(UnsupportedModelError, match="sliding_attention"):
         HfEngine(model, END, MAX_LENGTH, max_rows=1)
+
+
+def test_it_does_not_sleep_over_requests_and_wakes_as_it_was(policy_dir: Path) -> None:
+    engine = build(policy_dir, ModelConfig(max_length=60), RolloutConfig(engine="hf", max_concurrent=2), 0)
+    before = engine.score([[5, 6, 7]])
+    engine.submit(Request("a", (5, 6), Sampling(1.0, 1.0, 2, 0)))
+    with pytest.raises(RequestError, match="sleep: 1 requests are in flight"):
+        engine.sleep()
+    while not engine.step():
+        pass
+    engine.sleep()
+    engine.wake()
+    assert engine.score([[5, 6, 7]]) == before
