@@ -22,7 +22,7 @@ _SMOOTH = 4  # steps of the running mean: about one epoch of the tiny experiment
 
 def reward_by_step(data: RunData) -> Figure:
     """Mean training reward of each step, a running mean, and the held-out evaluations."""
-    figure, axes = _axes("training step", f"{data.config['reward']['name']} reward")
+    figure, axes = new_axes("training step", f"{data.config['reward']['name']} reward")
     means = {step: fmean(group.mean for group in groups) for step, groups in by_step(data).items()}
     steps = sorted(means)
     axes.plot(
@@ -34,7 +34,7 @@ def reward_by_step(data: RunData) -> Figure:
         label="training, each step",
     )
     axes.plot(
-        steps, _running([means[step] for step in steps]), color=BLUE, label=f"training, mean of {_SMOOTH}"
+        steps, running([means[step] for step in steps]), color=BLUE, label=f"training, mean of {_SMOOTH}"
     )
     styles = {"sampled": (ORANGE, "o", "held-out, temperature 1"), "greedy": (GREEN, "s", "held-out, greedy")}
     for mode, (colour, marker, label) in styles.items():
@@ -57,7 +57,7 @@ def reward_by_step(data: RunData) -> Figure:
 
 def zones_by_epoch(data: RunData) -> Figure:
     """Share of the groups of each epoch that were hard, at the boundary, mastered."""
-    figure, axes = _axes("epoch", "share of task groups")
+    figure, axes = new_axes("epoch", "share of task groups")
     rows = tables.zones_by_epoch(data)
     bottom = [0.0] * len(rows)
     for name in ZONES:
@@ -71,7 +71,7 @@ def zones_by_epoch(data: RunData) -> Figure:
 
 def pool_by_origin(data: RunData) -> Figure:
     """Live tasks at the start of each epoch, original seeds and variants."""
-    figure, axes = _axes("epoch", "live tasks")
+    figure, axes = new_axes("epoch", "live tasks")
     rows = tables.pool_by_epoch(data)
     epochs = [row.epoch for row in rows]
     seeds = [row.seeds for row in rows]
@@ -91,7 +91,7 @@ def pool_by_origin(data: RunData) -> Figure:
 
 def variance_by_zone(data: RunData) -> Figure:
     """Mean variance of the rewards within a group, by zone."""
-    figure, axes = _axes("zone", "reward variance within a group")
+    figure, axes = new_axes("zone", "reward variance within a group")
     rows = [row for row in tables.variance_by_zone(data) if row.variance is not None]
     names = [f"{row.zone}\n({row.groups} groups)" for row in rows]
     heights = [row.variance or 0.0 for row in rows]
@@ -107,7 +107,8 @@ FIGURES: dict[str, tuple[str, Callable[[RunData], Figure]]] = {
 }
 
 
-def _axes(x: str, y: str) -> tuple[Figure, Axes]:
+def new_axes(x: str, y: str) -> tuple[Figure, Axes]:
+    """An empty plot of the house's size and style."""
     figure = Figure(figsize=(7.2, 4.2), layout="constrained", dpi=130)
     axes = figure.add_subplot()
     axes.set_xlabel(x)
@@ -118,5 +119,6 @@ def _axes(x: str, y: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _running(values: list[float]) -> list[float]:
+def running(values: list[float]) -> list[float]:
+    """The mean of each value and the three before it."""
     return [fmean(values[max(0, end - _SMOOTH) : end]) for end in range(1, len(values) + 1)]

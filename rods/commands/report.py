@@ -1,22 +1,60 @@
-"""`rods report`: build a run's report again."""
+"""`rods report`: build a run's report again, or put several runs side by side."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-from rods.commands.common import LATEST, RunArgument, find_run, reading
+from rods.commands.common import LATEST, UsageError, find_run, reading
+
+_SIDE_BY_SIDE = Path("study")
 
 
-def report(run: RunArgument = LATEST) -> None:
-    """Build the report of a run again and print where it is."""
-    from analysis.report import build
+def report(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...", help="Run directories, names under ./runs, or 'latest' (the default)."
+        ),
+    ] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(metavar="RUN", help="Compare with this run; may be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the study; default: the run's report/, ./study for several."),
+    ] = None,
+) -> None:
+    """Build the report of one run again, and the study and trajectory browser of one or several.
+
+    Runs that differ only by their seed are one system; ablations are compared with the whole system among the runs.
+
+    Examples:
+
+    - `rods report latest`
+    - `rods report A1 A2 A3 --against B1 --against B2 --against B3`
+    """
+    from analysis import report as single
+    from analysis import study
     from rods.exchange import permissions
     from rods.exchange.rundir import RunDir
+    from rods.watch import spending
 
-    directory = RunDir.open(find_run(run)).path
-    permissions.adopt_from(directory)
-    with reading(directory):
-        paths = build(directory)
-    typer.echo(str(paths.html))
-    for plot in paths.plots:
-        typer.echo(str(plot))
+    ours = [RunDir.open(find_run(run)) for run in runs or [LATEST]]
+    references = [RunDir.open(find_run(run)) for run in against or ()]
+    if both := {run.path for run in ours} & {run.path for run in references}:
+        raise UsageError(f"--against: expected other runs than those reported on, found {min(both)} in both")
+    alone = len(ours) == 1
+    if alone:
+        permissions.adopt_from(ours[0].path)
+    folder = out or (ours[0].report if alone and not references else _SIDE_BY_SIDE)
+    with reading(ours[0].path):
+        pages = []
+        if alone:
+            pages.append(single.build(ours[0].path).html)
+        accounts = [account.to_json() for account in spending.read_many([*ours, *references])]
+        made = study.build(folder, [run.path for run in ours], [run.path for run in references], accounts)
+    for page in (*pages, made.html, made.trajectories, *made.plots):
+        typer.echo(str(page))

@@ -1,0 +1,203 @@
+"""Systems beside each other and beside the paper, each difference with its interval."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from analysis import scores
+from analysis.paper import Paper
+from analysis.scores import OFFICIAL, Score
+from analysis.seeds import MIN_SEEDS, Paired, Summary, paired, summary
+from analysis.systems import System
+from rods.evaluation.statistics import Interval, paired_bootstrap, wilson
+
+OVERALL = "overall"
+PREFERRED = (OFFICIAL, "held-out reward, greedy", "held-out reward, temperature 1")
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A system and what each of its runs scored.
+
+    Attributes:
+        scores: by measure, then by seed.
+    """
+
+    system: System
+    scores: Mapping[str, Mapping[int, Score]]
+
+    def values(self, measure: str, part: str = OVERALL) -> dict[int, float]:
+        """Score by seed, of all tasks or of one type; seeds without it are left out."""
+        own = self.scores.get(measure, {})
+        if part == OVERALL:
+            return {seed: score.value for seed, score in own.items()}
+        return {seed: score.by_type[part] for seed, score in own.items() if part in score.by_type}
+
+
+@dataclass(frozen=True)
+class BesidePaper:
+    """One figure of the paper's tables, in per cent.
+
+    Attributes:
+        ours, low, high: mean over seeds, and its 95% interval: Student's, for a single run Wilson's over tasks.
+        theirs: the paper's one figure, which is taken as it is: it has no interval of its own. None: not in it.
+    """
+
+    system: str
+    part: str
+    seeds: int
+    ours: float
+    low: float
+    high: float
+    theirs: float | None
+
+    @property
+    def difference(self) -> tuple[float, float, float] | None:
+        """Ours less theirs, and the ends of its interval."""
+        if self.theirs is None:
+            return None
+        return self.ours - self.theirs, self.low - self.theirs, self.high - self.theirs
+
+
+@dataclass(frozen=True)
+class Against:
+    """One system less a reference on one measure.
+
+    Attributes:
+        paired: over common seeds; None without one.
+        by_task: interval of the difference over tasks, averaged over seeds first; None where tasks were not kept.
+        paper: the paper's difference in the measure's unit; None where its tables do not have both.
+    """
+
+    system: System
+    reference: System
+    measure: str
+    paired: Paired | None
+    by_task: Interval | None
+    paper: float | None
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few seeds to conclude from."""
+        return self.paired is None or self.paired.count < MIN_SEEDS
+
+
+def score(systems: Sequence[System]) -> list[Scored]:
+    """The scores of every run.
+
+    Raises:
+        ScoreError: a result file that holds something else.
+    """
+    return [_scored(system) for system in systems]
+
+
+def summaries(scored: Scored) -> dict[str, Summary]:
+    """Mean over seeds by measure."""
+    return {measure: summary([each.value for each in own.values()]) for measure, own in scored.scores.items()}
+
+
+def beside_paper(all_: Sequence[Scored], paper: Paper) -> list[BesidePaper]:
+    """The paper's main table, for systems that have the official measure: overall and by type."""
+    rows: list[BesidePaper] = []
+    for scored in all_:
+        found = paper.find(scored.system.experiment, scored.system.ablation)
+        own = scored.scores.get(OFFICIAL, {})
+        kinds = sorted({kind for each in own.values() for kind in each.by_type})
+        for part in (OVERALL, *kinds) if own else ():
+            theirs = None if found is None else found.get(part)
+            rows.append(_beside(scored, part, theirs))
+    return rows
+
+
+def against(ours: Sequence[Scored], references: Sequence[Scored], paper: Paper) -> list[Against]:
+    """Every system with every reference, on each measure that both have."""
+    return [
+        _compare(mine, reference, measure, paper)
+        for reference in references
+        for mine in ours
+        for measure in PREFERRED
+        if measure in mine.scores and measure in reference.scores
+    ]
+
+
+def ablations(all_: Sequence[Scored], paper: Paper) -> list[Against]:
+    """Every ablation with the whole system of the same experiment, on each measure that both have."""
+    whole = {each.system.experiment: each for each in reversed(all_) if not each.system.ablation}
+    return [
+        row
+        for each in all_
+        if each.system.ablation and each.system.experiment in whole
+        for row in against([each], [whole[each.system.experiment]], paper)
+    ]
+
+
+def capacities(all_: Sequence[Scored]) -> dict[str, dict[int, dict[int, float]]]:
+    """Scores by system without its capacity, then by P_max, then by seed; where at least two P_max were run."""
+    found: dict[str, dict[int, dict[int, float]]] = defaultdict(dict)
+    for each in all_:
+        measure = next((name for name in PREFERRED if name in each.scores), None)
+        if measure is not None:
+            name = " + ".join(filter(None, (each.system.experiment, each.system.ablation)))
+            capacity = int(each.system.config["buffer"]["capacity"])
+            found[f"{name}: {measure}"].setdefault(capacity, {}).update(each.values(measure))
+    return {name: dict(sorted(curve.items())) for name, curve in found.items() if len(curve) > 1}
+
+
+def _scored(system: System) -> Scored:
+    found: dict[str, dict[int, Score]] = defaultdict(dict)
+    for seed, run in system.runs.items():
+        for measure, own in scores.of_run(run).items():
+            found[measure][seed] = own
+    return Scored(system, dict(found))
+
+
+def _beside(scored: Scored, part: str, theirs: float | None) -> BesidePaper:
+    values = list(scored.values(OFFICIAL, part).values())
+    over_seeds = summary(values)
+    if over_seeds.half is None:
+        (only,) = scored.scores[OFFICIAL].values()
+        verdicts = [passed for task, passed in only.tasks.items() if part in (OVERALL, only.types[task])]
+        interval = wilson(sum(verdicts), len(verdicts))
+    else:
+        interval = Interval(over_seeds.mean - over_seeds.half, over_seeds.mean + over_seeds.half)
+    name = scored.system.name
+    low, high = 100 * interval.low, 100 * interval.high
+    return BesidePaper(name, part, over_seeds.count, 100 * over_seeds.mean, low, high, theirs)
+
+
+def _compare(mine: Scored, reference: Scored, measure: str, paper: Paper) -> Against:
+    published = None
+    if measure == OFFICIAL:
+        rows = [paper.find(each.system.experiment, each.system.ablation) for each in (mine, reference)]
+        figures = [None if row is None else row.get(OVERALL) for row in rows]
+        if figures[0] is not None and figures[1] is not None:
+            published = (figures[0] - figures[1]) / 100
+    return Against(
+        mine.system,
+        reference.system,
+        measure,
+        paired(mine.values(measure), reference.values(measure)),
+        _over_tasks(mine.scores[measure], reference.scores[measure]),
+        published,
+    )
+
+
+def _over_tasks(ours: Mapping[int, Score], theirs: Mapping[int, Score]) -> Interval | None:
+    mine, other = _rates(ours), _rates(theirs)
+    kinds = {task: kind for each in ours.values() for task, kind in each.types.items()}
+    differences: dict[str, list[float]] = defaultdict(list)
+    for task in sorted(mine.keys() & other.keys()):
+        differences[kinds[task]].append(mine[task] - other[task])
+    return paired_bootstrap(differences) if differences else None
+
+
+def _rates(by_seed: Mapping[int, Score]) -> dict[str, float]:
+    """Share of the runs that passed each task."""
+    verdicts: dict[str, list[bool]] = defaultdict(list)
+    for each in by_seed.values():
+        for task, passed in each.tasks.items():
+            verdicts[task].append(passed)
+    return {task: fmean(passed) for task, passed in verdicts.items()}

@@ -1,0 +1,72 @@
+"""What a run scored on held-out tasks: by `rods evaluate`, and by its own evaluations during training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from analysis import tables
+from analysis.load import RunData
+from rods.errors import RodsError
+
+OFFICIAL = "bfcl_v3 heldout, accuracy"
+"""The measure that the paper's tables have."""
+_MODES = {"greedy": "held-out reward, greedy", "sampled": "held-out reward, temperature 1"}
+
+
+class ScoreError(RodsError):
+    """A result file that holds something else."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measure of one run.
+
+    Attributes:
+        value: in [0, 1], but for the format reward, which reaches 2.
+        count: tasks.
+        by_type: value by task type (by kind, in evaluations during training).
+        tasks: verdict by task, and `types` the type by task; empty where single tasks were not kept.
+    """
+
+    value: float
+    count: int
+    by_type: Mapping[str, float]
+    tasks: Mapping[str, bool] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+
+
+def of_run(run: RunData) -> dict[str, Score]:
+    """Score by measure: the newest result of each suite and split, and the last evaluation of each kind of decoding.
+
+    Raises:
+        ScoreError: a result that cannot be read.
+    """
+    own = {
+        _MODES[point.mode]: Score(point.mean, point.count, point.by_kind)
+        for point in tables.evaluations(run)
+        if point.mode in _MODES
+    }
+    files = sorted(run.path.glob("evaluations/**/result.json"), key=lambda path: path.stat().st_mtime)
+    return dict(map(_result, files)) | own
+
+
+def _result(path: Path) -> tuple[str, Score]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        score = Score(
+            value=float(found["overall"]["accuracy"]),
+            count=int(found["overall"]["count"]),
+            by_type={kind: float(each["accuracy"]) for kind, each in found["by_type"].items()},
+            tasks={task: bool(each["passed"]) for task, each in found["tasks"].items()},
+            types={task: str(each["type"]) for task, each in found["tasks"].items()},
+        )
+        return f"{found['suite']} {found['split']}, accuracy", score
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ScoreError(
+            f"{path}: expected a result of `rods evaluate`, found something else "
+            f"({type(error).__name__}: {error}); remove it, or evaluate again"
+        ) from error

@@ -1,0 +1,216 @@
+"""Several runs side by side: grouped by what they are, compared over seeds and tasks, drawn, and written as a page."""
+
+import re
+
+import pytest
+from analysis_examples import history, make_run, write_result
+from typer.testing import CliRunner
+
+from analysis import comparison_figures, comparisons, mechanism, paper, study, study_figures
+from analysis.load import load
+from analysis.scores import OFFICIAL, ScoreError, of_run
+from analysis.systems import MixedRunsError, group
+from rods.cli import app
+
+HOSTILE = "<script>x</script>$\\frac$"
+GREEDY = "held-out reward, greedy"
+
+
+def runs_of(folder, scores, **which):
+    return [make_run(folder, history(score), seed=seed, **which) for seed, score in scores.items()]
+
+
+def scored(paths):
+    return comparisons.score(group([load(path) for path in paths]))
+
+
+def test_seeds_are_inside_and_settings_that_differ_are_named(tmp_path):
+    paths = [
+        *runs_of(tmp_path, {2: 0.5, 1: 0.5}),
+        *runs_of(tmp_path, {1: 0.5}, capacity=50),
+        *runs_of(tmp_path, {1: 0.5}, ablation="random_seeds"),
+    ]
+    whole, small, ablation = group([load(path) for path in paths])
+    assert (whole.name, list(whole.runs)) == ("tiny (buffer.capacity=400)", [1, 2])
+    assert small.name == "tiny (buffer.capacity=50)"
+    assert ablation.name == "tiny + random_seeds"
+
+
+def test_one_seed_twice_is_refused(tmp_path):
+    with pytest.raises(MixedRunsError, match="both with seed 1"):
+        group([load(path) for _ in range(2) for path in runs_of(tmp_path, {1: 0.5})])
+
+
+def test_latency_is_counted_in_steps_from_detection(tmp_path):
+    (path,) = runs_of(tmp_path, {1: 0.5})
+    (found,) = mechanism.latencies(load(path))
+    assert (found.synthesis, found.staging, found.waiting, found.total) == (1, 0, 3, 4)
+
+
+def test_variance_at_the_boundary_over_the_rest(tmp_path):
+    (path,) = runs_of(tmp_path, {1: 0.5})
+    # at the boundary: a, a again, a~1; mastered: b twice
+    inside, outside = (0.25 + 0 + 0.0625) / 3, (0.01 + 0) / 2
+    assert mechanism.variance_ratio(load(path)) == pytest.approx(inside / outside)
+    quiet = make_run(tmp_path, history(0.5)[:4])
+    assert mechanism.variance_ratio(load(quiet)) is None
+
+
+def test_failures_are_those_of_the_history_once(tmp_path):
+    (path,) = runs_of(tmp_path, {1: 0.5})
+    assert mechanism.failures(load(path)) == {"vm_exec_failed": 1}
+    assert mechanism.refusals(load(path)) == {"duplicate_content": 1}
+    assert mechanism.stage_of("vm_exec_failed") == "execute"
+    assert mechanism.stage_of("new_kind") == ""
+
+
+def test_every_kind_of_the_taxonomy_has_a_stage():
+    from rods.synthesis.errors import FAILURES
+
+    assert sorted(kind for kinds in mechanism.STAGES.values() for kind in kinds) == sorted(FAILURES)
+
+
+def test_the_funnel_sums_over_runs(tmp_path):
+    counts = mechanism.funnel([load(path) for path in runs_of(tmp_path, {1: 0.5, 2: 0.5})])
+    assert counts == {
+        "seeds emitted": 2,
+        "seeds answered": 2,
+        "attempts failed": 2,
+        "variants arrived": 2,
+        "variants injected": 2,
+        "variants trained on": 2,
+        "variants retired": 2,
+    }
+    assert mechanism.retirements(load(runs_of(tmp_path, {3: 0.5})[0])) == {2: {"drift_mastered": 1}}
+
+
+def test_the_last_evaluation_and_the_result_are_the_scores(tmp_path):
+    (path,) = runs_of(tmp_path, {1: 0.75})
+    write_result(path, {"t1": True, "t2": False})
+    found = of_run(load(path))
+    assert {name: score.value for name, score in found.items()} == {GREEDY: 0.75, OFFICIAL: 0.5}
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "{", '{"suite": 1, "split": 2, "overall": {"accuracy": "x"}}'])
+def test_a_result_that_is_none_is_refused_by_name(tmp_path, text):
+    (path,) = runs_of(tmp_path, {1: 0.75})
+    write_result(path, {"t1": True})
+    (path / "evaluations" / "bfcl_v3-heldout" / "result.json").write_text(text)
+    with pytest.raises(ScoreError, match=r"result\.json: expected a result of `rods evaluate`"):
+        of_run(load(path))
+
+
+def test_beside_the_paper_over_seeds(tmp_path):
+    paths = runs_of(tmp_path, {1: 0.5, 2: 0.5, 3: 0.5}, experiment="rods_qwen4b")
+    for path, passed in zip(paths, (5, 6, 7), strict=True):
+        write_result(path, {f"t{index}": index < passed for index in range(10)})
+    overall, base = comparisons.beside_paper(scored(paths), paper.load())
+    half = 100 * 4.30265 * 0.1 / 3**0.5
+    assert (overall.ours, overall.theirs, overall.seeds) == (pytest.approx(60), 56.0, 3)
+    assert overall.difference == pytest.approx((4, 4 - half, 4 + half), abs=1e-3)
+    assert (base.part, base.theirs) == ("base", 68.0)
+
+
+def test_a_single_run_beside_the_paper_has_wilsons_interval(tmp_path):
+    (path,) = runs_of(tmp_path, {1: 0.5}, experiment="rods_qwen4b")
+    write_result(path, {f"t{index}": index < 5 for index in range(10)})
+    row = comparisons.beside_paper(scored([path]), paper.load())[0]
+    assert (row.low, row.high) == (pytest.approx(23.66, abs=0.01), pytest.approx(76.34, abs=0.01))
+
+
+def test_a_system_that_the_paper_lacks_has_no_difference(tmp_path):
+    (path,) = runs_of(tmp_path, {1: 0.5})
+    write_result(path, {"t1": True})
+    row = comparisons.beside_paper(scored([path]), paper.load())[0]
+    assert (row.theirs, row.difference) == (None, None)
+
+
+def test_ablations_are_compared_over_common_seeds_and_tasks(tmp_path):
+    whole = runs_of(tmp_path, {1: 0.5, 2: 0.6, 3: 0.7}, experiment="rods_qwen4b")
+    ablation = runs_of(tmp_path, {1: 0.4, 2: 0.4, 3: 0.4}, experiment="rods_qwen4b", ablation="random_seeds")
+    for path, verdict in [*((path, True) for path in whole), *((path, False) for path in ablation)]:
+        write_result(path, {"t1": verdict, "t2": verdict})
+    rows = {row.measure: row for row in comparisons.ablations(scored([*whole, *ablation]), paper.load())}
+    assert rows[GREEDY].paired.mean == pytest.approx(-0.2)
+    assert rows[GREEDY].by_task is None
+    assert (rows[OFFICIAL].by_task.low, rows[OFFICIAL].by_task.high) == (-1.0, -1.0)
+    assert rows[OFFICIAL].paper == pytest.approx((51.25 - 56) / 100)
+    assert not rows[GREEDY].few
+    axes = comparison_figures.ablations(list(rows.values())).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["random_seeds"]
+
+
+def test_capacities_make_a_curve(tmp_path):
+    paths = [
+        path for size in (0, 50) for path in runs_of(tmp_path, {1: 0.5, 2: 0.5 + size / 100}, capacity=size)
+    ]
+    curves = comparisons.capacities(scored(paths))
+    assert curves == {f"tiny: {GREEDY}": {0: {1: 0.5, 2: 0.5}, 50: {1: 0.5, 2: 1.0}}}
+    assert comparison_figures.capacity(curves) is not None
+    assert comparisons.capacities(scored(paths[:2])) == {}
+    assert comparison_figures.capacity({}) is None
+
+
+def test_bands_reach_from_the_lowest_seed_to_the_highest(tmp_path):
+    systems = group([load(path) for path in runs_of(tmp_path, {1: 0.5, 2: 0.9})])
+    (axes,) = study_figures.heldout_curves(systems).axes
+    (line,) = axes.get_lines()
+    assert list(line.get_ydata()) == pytest.approx([0.25, 0.7])
+    (band,) = axes.collections
+    heights = {round(float(y), 6) for x, y in band.get_paths()[0].vertices if x == 5}
+    assert heights == {0.5, 0.9}
+
+
+def test_few_seeds_and_unfinished_runs_are_warned_of(tmp_path):
+    unfinished = make_run(tmp_path, history(0.5)[:-1])
+    told = study.warnings(study.gather("x", [load(unfinished)], []))
+    assert [re.match(r"Fewer than 3 seeds|Not finished", text)[0] for text in told] == [
+        "Fewer than 3 seeds",
+        "Not finished",
+    ]
+    enough = [load(path) for path in runs_of(tmp_path, {1: 0.5, 2: 0.5, 3: 0.5})]
+    assert study.warnings(study.gather("x", enough, [])) == []
+
+
+def test_the_page_is_self_contained_and_escaped(tmp_path):
+    paths = [
+        *runs_of(tmp_path, {1: 0.5}, experiment=HOSTILE),
+        make_run(tmp_path, history(0.5, variant=HOSTILE), experiment=HOSTILE, capacity=50),
+    ]
+    role = {"hours": 1.0, "used": 8.0, "wasted": 0.5}
+    account = {"run": HOSTILE, "source": "accounting", "roles": {"train": role}}
+    made = study.build(tmp_path / "out", paths, costs=[account])
+    page = made.html.read_text()
+    assert "<script" not in page
+    assert not re.search(r"(src|href)=\"(?!data:|trajectories\.html)", page)
+    assert '<td class="n">8.00</td>' in page
+    assert {path.suffix for path in made.plots} == {".png", ".svg"}
+    assert "<script" not in "".join(path.read_text() for path in made.plots if path.suffix == ".svg")
+
+
+def test_the_command_compares_with_references(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (ours,) = runs_of(tmp_path, {1: 0.75})
+    (theirs,) = runs_of(tmp_path, {1: 0.5}, experiment="other")
+    done = CliRunner().invoke(app, ["report", str(ours), "--against", str(theirs)], catch_exceptions=False)
+    assert done.exit_code == 0
+    page = (tmp_path / "study" / "study.html").read_text()
+    assert 'id="against"' in page
+    assert "+0.250" in page
+
+
+def test_a_run_is_not_compared_with_itself(tmp_path):
+    (ours,) = runs_of(tmp_path, {1: 0.75})
+    done = CliRunner().invoke(app, ["report", str(ours), "--against", str(ours)])
+    assert "expected other runs" in str(done.exception)
+
+
+def test_runs_without_variants_or_evaluations_have_a_study(tmp_path):
+    events = [each for each in history(0.5)[:5] if each["name"] != "evaluation_done"]
+    made = study.build(tmp_path / "out", [make_run(tmp_path, events)])
+    assert {path.stem for path in made.plots} == {
+        "study_learning",
+        "study_pool",
+        "study_variance",
+        "study_funnel",
+    }
