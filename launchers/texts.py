@@ -29,15 +29,19 @@ _END_IF_FINISHED = r"""
 if grep -qs '"reason": "finished"' "$RODS_RUN_DIR/STOP"; then echo "the run has finished"; exit 0; fi
 """.strip()
 # The first start after a submission takes the folder that the submission made, every later one a new folder.
+# A full disk may take the file and not its text: taking a number and writing into it fail for reasons of their own.
 _BEGIN = rf"""
 mkdir -p "$starts"
 last=$(find "$starts" -mindepth 1 -maxdepth 1 -type d -name '[0-9]*' -printf '%f\n' | sort | tail -n 1)
 RODS_ATTEMPT=$((10#${{last:-1}}))
 until RODS_LOGS="$starts/$(printf %04d "$RODS_ATTEMPT")" && mkdir -p "$RODS_LOGS" &&
-  (set -o noclobber; echo "$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}" >"$RODS_LOGS/{START}") 2>/dev/null; do
+  (set -o noclobber; : >"$RODS_LOGS/{START}") 2>/dev/null; do
   [ -e "$RODS_LOGS/{START}" ] || {{ echo "cannot write $RODS_LOGS" >&2; exit 1; }}
   RODS_ATTEMPT=$((RODS_ATTEMPT + 1))
 done
+if ! echo "$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}" >"$RODS_LOGS/{START}"; then
+  rm -f "$RODS_LOGS/{START}"; echo "cannot write $RODS_LOGS" >&2; exit 1
+fi
 export RODS_ATTEMPT RODS_LOGS
 """.strip()
 

@@ -74,6 +74,25 @@ def test_each_task_learns_its_role_and_number_and_logs_under_them(tmp_path: Path
     assert cluster.said("0001/start") == ["7.0"]
 
 
+def test_a_disk_that_takes_files_but_no_text_ends_the_start_and_leaves_the_number_free(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster(tmp_path)
+    (batch,) = batches(Config(cluster=CLUSTER))
+    (cluster.run.path / "attempts" / "0001").mkdir(parents=True)
+    text = cluster.text(batch, Config(cluster=CLUSTER))
+    # The text comes through a pipe; from here on no file may grow.
+    full = cluster.start(f"trap '' XFSZ; ulimit -f 0; ulimit -t 5\n{text}")
+    assert (full.returncode, full.stdout) == (1, "")
+    assert f"cannot write {cluster.run.path}/attempts/0001" in full.stderr
+    assert [str(path.relative_to(cluster.run.path)) for path in cluster.run.path.rglob("*")] == [
+        "attempts",
+        "attempts/0001",
+    ]
+    assert cluster.start(text).returncode == 0
+    assert cluster.said("0001/start") == ["7.0"]
+
+
 def test_in_one_job_the_first_node_trains(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     config = Config(cluster=replace(CLUSTER, coschedule="single", synthesis=JobConfig(gpus_per_node=8)))
