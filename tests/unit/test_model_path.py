@@ -27,6 +27,12 @@ def test_a_name_is_looked_up_in_the_cache_and_nothing_is_downloaded(
     (repo / "refs" / "main").write_text("0" * 40)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     assert local("Qwen/Qwen3-4B") == str(snapshot)
+    # The cache also remembers which files a model lacks.
+    lacking = tmp_path / "models--Qwen--Qwen3-8B"
+    (lacking / "refs").mkdir(parents=True)
+    (lacking / "refs" / "main").write_text("0" * 40)
+    (lacking / ".no_exist" / ("0" * 40)).mkdir(parents=True)
+    (lacking / ".no_exist" / ("0" * 40) / "config.json").touch()
     with pytest.raises(ModelNotFoundError, match="run `hf download Qwen/Qwen3-8B` where there is a network"):
         local("Qwen/Qwen3-8B")
 
