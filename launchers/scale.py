@@ -15,6 +15,7 @@ from launchers.resources import SYNTHESIS, resources
 from launchers.snapshot import load_config
 from launchers.trainers import Trainer, ask
 from rods.config import Config
+from rods.errors import RodsError
 from rods.exchange import owner, permissions, stop
 from rods.exchange.rundir import RunDir
 
@@ -28,7 +29,7 @@ def scale(run: RunDir, count: int) -> list[SubmittedJob]:
         Their jobs, listed in the run directory.
 
     Raises:
-        LaunchError: this run cannot have more, or sbatch refused; those that it took before stay.
+        LaunchError: this run cannot have more, sbatch refused, or the job cannot be listed; those before it stay.
         OwnedError: another process follows the run and is the one that may submit for it.
     """
     config = load_config(run)
@@ -69,7 +70,11 @@ def _submit(run: RunDir, config: Config, count: int) -> list[SubmittedJob]:
     added = []
     for number in range(first, first + count):
         job = slurm.submit_batch(daemons(shape, number), config, run, run.last_attempt(), dependency)
-        jobs.record(run, job)
+        try:
+            jobs.record(run, job)
+        except (RodsError, OSError) as error:
+            # The next daemon would get its number, and each would take the other for one that was overtaken.
+            raise LaunchError(f"{error}{slurm.cancel([job])}") from error
         added.append(job)
     return added
 

@@ -25,6 +25,7 @@ from launchers.errors import LaunchError
 from launchers.jobs import SubmittedJob
 from launchers.texts import batch_text, file_name
 from rods.config import Config
+from rods.errors import RodsError
 from rods.exchange.atomic import write_text
 from rods.exchange.rundir import RunDir
 
@@ -105,8 +106,8 @@ def submit(config: Config, run: RunDir, attempt: int, after: Sequence[str] = ())
         The jobs in the order of their submission.
 
     Raises:
-        LaunchError: no Slurm on this machine, or sbatch refused; its message is shown. What was submitted before the
-            refusal has been cancelled.
+        LaunchError: no Slurm on this machine, sbatch refused (its message is shown), or the run directory cannot be
+            written. What was submitted before has been cancelled: a job that no list has would train unseen.
     """
     check_available()
     _check_path(run, config)
@@ -114,11 +115,14 @@ def submit(config: Config, run: RunDir, attempt: int, after: Sequence[str] = ())
     try:
         for link in range(config.launch.chain):
             _submit_link(config, run, attempt, after if link == 0 else (), submitted)
-    except LaunchError as error:
-        left = _cancel(submitted)
+        for job in submitted:
+            jobs.record(run, job)
+    except (RodsError, OSError) as error:
+        left = cancel(submitted)
         raise LaunchError(f"{error}{left}") from error
-    for job in submitted:
-        jobs.record(run, job)
+    except BaseException:  # Ctrl-C between two calls of sbatch
+        cancel(submitted)
+        raise
     return submitted
 
 
@@ -177,8 +181,8 @@ def submit_batch(batch: Batch, config: Config, run: RunDir, attempt: int, depend
     )
 
 
-def _cancel(submitted: Sequence[SubmittedJob]) -> str:
-    """Cancel jobs of a submission that failed in its middle; what to say of those that could not be."""
+def cancel(submitted: Sequence[SubmittedJob]) -> str:
+    """Cancel jobs of a submission that failed in its middle; what to say of them."""
     ids = [job.job_id for job in submitted]
     if not ids:
         return ""

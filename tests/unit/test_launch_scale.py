@@ -87,6 +87,19 @@ def test_those_taken_before_a_refusal_are_kept_and_listed(tmp_path: Path, sbatch
     assert [job.replica for job in jobs.read(run)[1:]] == [2, 3]
 
 
+def test_a_daemon_that_cannot_be_listed_is_cancelled(tmp_path: Path, sbatch: Path) -> None:
+    run = made(tmp_path)
+    listed = jobs.file_of(run)
+    (sbatch.parent / "sbatch").write_text(
+        f'#!/bin/bash\nmv "{listed}" "{listed}.away"; mkdir "{listed}"; echo "Submitted batch job 101"\n'
+    )
+    (sbatch.parent / "scancel").write_text(f'#!/bin/bash\necho "$@" >{sbatch.parent}/cancelled\n')
+    (sbatch.parent / "scancel").chmod(0o755)
+    with pytest.raises(LaunchError, match=r"jobs\.jsonl.*; cancelled, .* 101"):
+        scale(run, 1)
+    assert (sbatch.parent / "cancelled").read_text() == "101\n"
+
+
 def test_a_trainer_that_waits_is_waited_for_by_slurm(
     tmp_path: Path, sbatch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

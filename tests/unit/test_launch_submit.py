@@ -122,6 +122,24 @@ def test_what_was_submitted_before_a_refusal_is_cancelled(cluster: Slurm, run: R
     assert jobs.read(run) == []
 
 
+def test_jobs_that_cannot_be_listed_are_cancelled(cluster: Slurm, run: RunDir) -> None:
+    jobs.file_of(run).mkdir()
+    with pytest.raises(LaunchError, match=r"jobs\.jsonl.*; cancelled, .* 101, 102"):
+        slurm.submit(PAIR, run, 1)
+    assert cluster.said("cancelled") == ["101 102"]
+
+
+def test_what_was_submitted_before_an_interrupt_is_cancelled(cluster: Slurm, run: RunDir) -> None:
+    cluster.accept(calls=1)
+    # The second call of sbatch is where the person at the terminal loses patience.
+    accepting = (cluster.folder / "sbatch").read_text()
+    cluster.write("sbatch", accepting.replace("exit 1", "kill -INT $(ps -o ppid= $PPID); sleep 60"))
+    with pytest.raises(KeyboardInterrupt):
+        slurm.submit(PAIR, run, 1)
+    assert cluster.said("cancelled") == ["101"]
+    assert jobs.read(run) == []
+
+
 def test_what_cannot_be_cancelled_is_told(cluster: Slurm, run: RunDir) -> None:
     cluster.accept(calls=1)
     cluster.write("scancel", "exit 1")
