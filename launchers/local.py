@@ -20,6 +20,7 @@ from launchers.controller import LOG_VARIABLE
 from launchers.jobs import START
 from launchers.resources import TRAIN, resources
 from rods.config import Config
+from rods.exchange import replica
 
 RoleFunction = Callable[[str, str, int], int]  # (run directory, role, attempt) -> exit status
 
@@ -39,6 +40,7 @@ def role_environment(config: Config, run_dir: Path, role: str, attempt: int) -> 
         "OMP_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",  # the roles share this machine: threads that spin take the other's core
         "RODS_ROLE": role,
+        replica.VARIABLE: "0",  # one process a role, whatever the user's shell says
         "RODS_ATTEMPT": str(attempt),
         LOG_VARIABLE: str(log_stem(run_dir, role, attempt)),
     }

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from launchers import local
+from rods.config import Config
 from rods.exchange import replica
 from rods.exchange.journal import JournalWriter
 from rods.exchange.metrics import MetricsWriter
@@ -38,6 +40,12 @@ def test_a_process_writes_under_the_name_that_its_launcher_gave_it(
 ) -> None:
     assert replica.writer("synthesis", environment) == name
     assert replica.writes_for("synthesis", name)
+
+
+def test_on_one_machine_what_the_shell_of_the_user_says_does_not_count(tmp_path: Path) -> None:
+    shell = {"RODS_REPLICA": "3"}
+    environment = {**shell, **local.role_environment(Config(), tmp_path, "synthesis", 1)}
+    assert replica.writer("synthesis", environment) == "synthesis"
 
 
 @pytest.mark.parametrize("number", ["", "-1", "01", "one", "1 ", "../1", "10000", "٣", "1\n"])
