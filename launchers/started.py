@@ -39,7 +39,7 @@ def _starts(run: RunDir) -> Iterator[tuple[str, Path]]:
     """Each start's job and the file that says so, oldest first."""
     files = [*run.attempts.glob(f"[0-9]*/{jobs.START}"), *run.attempts.glob(f"[!0-9]*/[0-9]*/{jobs.START}")]
     for file in sorted(files):
-        match = _NOTE.fullmatch(file.read_text())
+        match = _NOTE.fullmatch(file.read_text(errors="replace"))
         if match and file.parent.name.isdigit():
             yield match[1], file
 

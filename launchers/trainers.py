@@ -44,7 +44,7 @@ def ask(run: RunDir) -> tuple[Trainer, str]:
 def _started(run: RunDir) -> list[str]:
     """The job of the newest attempt, which a person may have submitted by hand."""
     try:
-        text = (run.attempt_dir(run.last_attempt()) / jobs.START).read_text()
+        text = (run.attempt_dir(run.last_attempt()) / jobs.START).read_text(errors="replace")
     except FileNotFoundError:
         return []
     return [job for job in [text.partition(".")[0].strip()] if job.isdigit()]

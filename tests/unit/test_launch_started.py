@@ -8,7 +8,7 @@ import pytest
 from slurm_answers import FakeSlurm
 from watch_examples import submitted
 
-from launchers import queued, started
+from launchers import queued, started, trainers
 from launchers.errors import LaunchError
 from launchers.scheduler import Scheduler
 from rods.exchange.rundir import RunDir
@@ -57,10 +57,13 @@ def test_without_a_list_the_folder_says_what_it_is(tmp_path: Path) -> None:
     assert found == [("5", ("train",), None), ("6", ("synthesis",), 0), ("7", ("synthesis",), 2)]
 
 
-@pytest.mark.parametrize("text", ["", "local\n", "5\n", "../5.0\n"])
-def test_what_is_no_start_is_left_out(run: RunDir, text: str) -> None:
-    begun(run, "0001", text)
+@pytest.mark.parametrize("text", [b"", b"local\n", b"5\n", b"../5.0\n", b"5.0\0\0", b"\xff5.0\n"])
+def test_what_is_no_start_is_left_out(run: RunDir, text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun(run, "0001", "")
+    (run.attempt_dir(1) / "start").write_bytes(text)
     assert len(started.of_run(run)) == 3
+    monkeypatch.setattr(trainers.scheduler, "query", Scheduler(FakeSlurm()).query)
+    assert trainers.ask(run)[1] in ("", "1", "5")
 
 
 def test_it_is_looked_at_and_guards_against_a_second_start_like_the_others(run: RunDir) -> None:
