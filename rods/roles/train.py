@@ -24,7 +24,6 @@ from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
 from rods.model_path import local
-from rods.roles.watchdog import Watchdog
 from rods.rollout import engine as engines
 from rods.rollout.chat import Chat, load_tokenizer
 from rods.rollout.episode import Rollout
@@ -137,13 +136,11 @@ class RunWatcher:
         self._tracker = tracker
         self._heartbeat = Heartbeat(run.heartbeats, ROLE)
         self._metrics = MetricsWriter(run.metrics / f"{ROLE}.jsonl")
-        self._watchdog = Watchdog(config.launch.watchdog_s)
         self._last_beat = 0.0
         self._last_phase = ""
 
     def beat(self, phase: str, **info: Any) -> None:
         """Write a heartbeat: at once for a new phase, else at most one a second."""
-        self._watchdog.moved()
         now = time.monotonic()
         if phase != self._last_phase or now - self._last_beat >= _BEAT_EVERY_S:
             self._heartbeat.beat(phase, attempt=self._attempt, **info)
@@ -156,7 +153,7 @@ class RunWatcher:
         self._tracker.log({"/".join(name for name in names if name): record}, record["step"])
 
     def keep(self, step: int, groups: Sequence[Sequence[Rollout]]) -> None:
-        """Write the first `tracking.rollouts_per_group` rollouts of each group, text and tokens, one JSON object a line."""
+        """Write the first `tracking.rollouts_per_group` rollouts of each group, one JSON object a line."""
         count = self._config.tracking.rollouts_per_group
         lines = [json.dumps(self._readable(rollout)) + "\n" for group in groups for rollout in group[:count]]
         write_text(self._run.rollouts / f"step_{step:06d}.jsonl", "".join(lines))
@@ -167,7 +164,6 @@ class RunWatcher:
 
     def close(self) -> None:
         """Close the metrics file."""
-        self._watchdog.close()
         self._metrics.close()
 
     def _readable(self, rollout: Rollout) -> dict[str, Any]:
