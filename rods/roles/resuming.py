@@ -48,9 +48,9 @@ def configuration(run: RunDir, overrides: Sequence[str]) -> Config:
         _check(override)
     files = [text for text in overrides if "." not in text.split("=")[0]]
     values = [text for text in overrides if text not in files]
-    layers: list[Any] = [plain(snapshot.load_config(run)), *_sections(files)]
+    whole = plain(snapshot.load_config(run)) | _sections(files)
     try:
-        merged = OmegaConf.merge(*layers, OmegaConf.from_dotlist(values))
+        merged = OmegaConf.merge(whole, OmegaConf.from_dotlist(values))
         OmegaConf.update(merged, "launch.resume", str(run.path))
     except OmegaConfBaseException as error:
         raise ConfigError(f"{' '.join(values)}: {error}") from error
@@ -69,11 +69,11 @@ def _check(override: str) -> None:
         )
 
 
-def _sections(files: Sequence[str]) -> list[dict[str, Any]]:
-    """What the chosen files of conf/ hold, each under its section."""
+def _sections(files: Sequence[str]) -> dict[str, Any]:
+    """What the chosen files of conf/ hold, by section: whole, since the options of one cluster are not another's."""
     if not files:
-        return []
+        return {}
     from rods.config.compose import compose  # Hydra: only where a file is chosen
 
     composed = plain(compose(files))
-    return [{text.split("=")[0]: composed[text.split("=")[0]]} for text in files]
+    return {name: composed[name] for name in (text.split("=")[0] for text in files)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,14 @@ def test_a_profile_is_taken_whole_and_single_values_on_top(tmp_path: Path, tiny:
     )
     assert (config.cluster.gpu_type, config.cluster.signal_seconds) == ("a100", 77)
     assert config.seed == 17
+
+
+def test_of_the_cluster_before_no_option_stays(tmp_path: Path, tiny: Config) -> None:
+    before = replace(tiny.cluster, extra={"constraint": "old-rack"}, setup=("module load old",))
+    run = frozen(tmp_path, replace(tiny, cluster=before))
+    config = resuming.configuration(run, ["cluster=slurm_h100", "cluster.extra.reservation=x"])
+    assert config.cluster.extra == {"reservation": "x"}
+    assert "module load old" not in config.cluster.setup
 
 
 @pytest.mark.parametrize(
