@@ -87,6 +87,10 @@ class LaunchConfig:
     runs_dir: str = "runs"
     resume: str = ""  # path of a run directory to continue
     chain: int = 1  # slurm: submit so many jobs; each continues the run when the one before has ended
+    stop_deadline_s: float = (
+        30.0  # asked to stop, rollouts under way may still end for so long; then they are left
+    )
+    watchdog_s: float = 0.0  # a trainer in which nothing moves for longer tells its stacks and ends; 0: off
     heartbeat_timeout_s: float = 300.0  # a role silent for longer counts as dead
     max_stalled_attempts: int = 3  # slurm: so many starts in a row without a new checkpoint end the run
     max_parallel: int = 0  # runs of a sweep at once; 0: one on this machine, no bound on Slurm

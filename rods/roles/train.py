@@ -24,6 +24,7 @@ from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
 from rods.model_path import local
+from rods.roles.watchdog import Watchdog
 from rods.rollout import engine as engines
 from rods.rollout.chat import Chat, load_tokenizer
 from rods.rollout.episode import Rollout
@@ -136,11 +137,13 @@ class RunWatcher:
         self._tracker = tracker
         self._heartbeat = Heartbeat(run.heartbeats, ROLE)
         self._metrics = MetricsWriter(run.metrics / f"{ROLE}.jsonl")
+        self._watchdog = Watchdog(config.launch.watchdog_s)
         self._last_beat = 0.0
         self._last_phase = ""
 
     def beat(self, phase: str, **info: Any) -> None:
         """Write a heartbeat: at once for a new phase, else at most one a second."""
+        self._watchdog.moved()
         now = time.monotonic()
         if phase != self._last_phase or now - self._last_beat >= _BEAT_EVERY_S:
             self._heartbeat.beat(phase, attempt=self._attempt, **info)
@@ -164,6 +167,7 @@ class RunWatcher:
 
     def close(self) -> None:
         """Close the metrics file."""
+        self._watchdog.close()
         self._metrics.close()
 
     def _readable(self, rollout: Rollout) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from rods.tasks.taskset import TaskSet
 from rods.training import checkpoint
 from rods.training.handover import Handover
 from rods.training.ledger import Ledger
+from rods.training.patience import AbandonedError, Patience
 from rods.training.protocols import Result, Stepper, Watcher
 from rods.training.stages import Course
 
@@ -66,6 +67,7 @@ class Loop:
         self._handover = parts.handover
         self._watcher = parts.watcher
         self._stepper = parts.stepper
+        self._patience = Patience(parts.watcher.stop_requested, parts.config.launch.stop_deadline_s)
         self._fence = parts.fence
         self._step = parts.step
         self._remaining = list(parts.remaining)
@@ -81,6 +83,12 @@ class Loop:
         """
         if self._ledger.state.finished:
             return True
+        try:
+            return self._run()
+        except AbandonedError:
+            return self._pause()
+
+    def _run(self) -> bool:
         self._start()
         while self._ledger.state.in_epoch or self._course.proceed(self._step):
             self._stepper.use(self._course.config)
@@ -120,6 +128,7 @@ class Loop:
         tasks = [self._parts.book[task_id] for task_id in self._remaining[:size]]
         step, epoch = self._step + 1, self._ledger.state.epoch
         self._watcher.beat("rollout", step=step, epoch=epoch)
+        self._patience.begin()
         upcoming = [self._parts.book[task_id] for task_id in self._remaining[size : 2 * size]]
         result = self._stepper.run(tasks, step, self._on_rollout, self._on_phase, upcoming)
         self._fence.check()
@@ -214,6 +223,7 @@ class Loop:
         if not parts.tasks.heldout:
             return
         self._watcher.beat("evaluation", step=self._step, epoch=state.epoch)
+        self._patience.begin()
         events = self._stepper.evaluate(parts.tasks.heldout, self._step, state.epoch, self._on_evaluation)
         self._fence.check()
         self._ledger.record(events)
@@ -231,13 +241,16 @@ class Loop:
         self._ledger.write_tracker()
 
     def _on_rollout(self, done: int, total: int) -> None:
+        self._patience.ask()
         epoch = self._ledger.state.epoch
         self._watcher.beat("rollout", step=self._step + 1, epoch=epoch, done=done, total=total)
 
     def _on_phase(self, phase: str) -> None:
+        self._patience.end()  # the weights move: the step must come to its end
         self._watcher.beat(phase, step=self._step + 1, epoch=self._ledger.state.epoch)
 
     def _on_evaluation(self, done: int, total: int) -> None:
+        self._patience.ask()
         epoch = self._ledger.state.epoch
         self._watcher.beat("evaluation", step=self._step, epoch=epoch, done=done, total=total)
 

@@ -36,6 +36,12 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"tasks.seed": 2**63}, "tasks.seed"),
     ({"seed": -1}, "seed"),
     ({"seed": 2**63}, "seed"),
+    ({"launch.stop_deadline_s": -1.0}, "launch.stop_deadline_s"),
+    ({"launch.watchdog_s": -1.0}, "launch.watchdog_s"),
+    (
+        {"cluster.kind": "slurm", "cluster.signal_seconds": 20, "launch.stop_deadline_s": 20.0},
+        "launch.stop_deadline_s",
+    ),
     ({"rollout.max_episode_tokens": 80}, "rollout.max_episode_tokens"),
     ({"rollout.max_episode_tokens": 1025}, "rollout.max_episode_tokens"),
     ({"model.dtype": "float16"}, "model.dtype"),

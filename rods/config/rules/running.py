@@ -35,6 +35,16 @@ def _tracking(config: Config) -> Iterator[Problem]:
             "launch.runs_dir", config.launch.runs_dir, "names no folder", "set a folder such as runs"
         )
     yield from positive("launch.heartbeat_timeout_s", config.launch.heartbeat_timeout_s)
+    yield from at_least("launch.stop_deadline_s", config.launch.stop_deadline_s, 0)
+    yield from at_least("launch.watchdog_s", config.launch.watchdog_s, 0)
+    if config.cluster.kind == "slurm" and config.launch.stop_deadline_s >= config.cluster.signal_seconds:
+        yield Problem(
+            "launch.stop_deadline_s",
+            config.launch.stop_deadline_s,
+            f"the signal comes cluster.signal_seconds = {config.cluster.signal_seconds} before the end: nothing is "
+            "left for the checkpoint",
+            "set it to less, or cluster.signal_seconds to more",
+        )
     yield from at_least("launch.max_stalled_attempts", config.launch.max_stalled_attempts, 1)
     yield from at_least("launch.max_parallel", config.launch.max_parallel, 0)
 
