@@ -20,6 +20,7 @@ from rods.commands import (
     cost,
     doctor,
     estimate,
+    evaluate,
     events,
     fsck,
     logs,
@@ -57,6 +58,7 @@ for _command in (
     fsck.fsck,
     doctor.doctor,
     estimate.estimate,
+    evaluate.evaluate,
     synthesize.synthesize,
     clean.clean,
 ):

