@@ -75,6 +75,7 @@ class TrainingConfig:
     threads: int | None = None  # CPU threads of the learner; null: torch's default
     checkpoint_every_steps: int = 0  # 0: at epoch ends only
     keep_checkpoints: int = 2
+    keep_best: str = ""  # export the policy at each new best evaluation: sampled | greedy | "" (never)
     parity_tolerance: float = 1e-3  # mean |logprob(engine) - logprob(learner)| allowed after a weight sync
     evaluate_every_epochs: int = 0  # held-out evaluation at T=1 and greedy; 0: at start and end only
     critic: CriticConfig = field(default_factory=CriticConfig)

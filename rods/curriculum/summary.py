@@ -35,5 +35,25 @@ def summary(state: CurriculumState) -> dict[str, Any]:
     }
 
 
+def figures(state: CurriculumState) -> dict[str, Any]:
+    """The pool's part of a line of metrics/train.jsonl (docs/metrics.md)."""
+    counts = summary(state)
+    resting = state.index.count("status", TaskStatus.RESTING, Origin.SEED)
+    return {
+        "zones": counts["zones"],
+        "unobserved": counts["unobserved"],
+        "pool_active": counts["active_seeds"] + counts["active_variants"],
+        "pool_seeds": counts["active_seeds"],
+        "pool_variants": counts["active_variants"],
+        "waiting": counts["waiting"],
+        "seeds_emitted": counts["seeds_emitted"],
+        "seeds_open": counts["seeds_open"],
+        "seeds_dropped": counts["seeds_closed"].get("dropped", 0),
+        "variants_accepted": len(state.tasks) - counts["active_seeds"] - resting,
+        "variants_refused": sum(counts["refused"].values()),
+        "retired": sum(counts["retired"].values()),
+    }
+
+
 def _by_name(index: Index, kind: str) -> dict[str, int]:
     return {str(label[1]): count for label, count in sorted(index.counts.items()) if label[0] == kind}

@@ -109,16 +109,16 @@ def assemble(
     fence.check()
     found = checkpoint.latest(run)
     if found is None:
-        ledger, step, remaining = Ledger.begin(run, attempt, config, tasks), 0, ()
+        ledger, step, remaining, best = Ledger.begin(run, attempt, config, tasks), 0, (), None
     else:
         stepper.load(found)
         extra = checkpoint.read_extra(found)
         snapshots = checkpoint.snapshots(run, found)
         ledger = Ledger.resume(run, attempt, config, tasks, extra["ledger"], snapshots)
-        step, remaining = extra["step"], tuple(extra["remaining"])
+        step, remaining, best = extra["step"], tuple(extra["remaining"]), extra["best"]
     book = {task.id: task for task in tasks.train}
     handover = Handover(run, ledger, book, config)
-    return Parts(config, run, tasks, book, ledger, handover, stepper, watcher, fence, step, remaining)
+    return Parts(config, run, tasks, book, ledger, handover, stepper, watcher, fence, step, remaining, best)
 
 
 class RunWatcher:

@@ -23,12 +23,13 @@ from rods.curriculum.events import (
     RunStarted,
 )
 from rods.curriculum.strategy import injection, review, sampling
-from rods.curriculum.summary import summary
+from rods.curriculum.summary import figures
 from rods.exchange.attempt import Fence
 from rods.exchange.rundir import RunDir
 from rods.tasks.model import Task
 from rods.tasks.taskset import TaskSet
 from rods.training import checkpoint
+from rods.training.best import Best
 from rods.training.handover import Handover
 from rods.training.ledger import Ledger
 from rods.training.patience import AbandonedError, Patience
@@ -38,7 +39,7 @@ from rods.training.stages import Course
 
 @dataclass(frozen=True)
 class Parts:
-    """What a loop is made of. `remaining` and `step` say where it stands (from a checkpoint, or a fresh start).
+    """What a loop is made of. `step`, `remaining` and `best` say where it stands (from a checkpoint, or a fresh start).
 
     `fence` stands before everything that the attempts of a run share.
     """
@@ -54,6 +55,7 @@ class Parts:
     fence: Fence
     step: int
     remaining: tuple[str, ...]
+    best: float | None
 
 
 class Loop:
@@ -69,6 +71,7 @@ class Loop:
         self._stepper = parts.stepper
         self._patience = Patience(parts.watcher.stop_requested, parts.config.launch.stop_deadline_s)
         self._fence = parts.fence
+        self._best = Best(parts.run, parts.stepper, parts.config.training.keep_best, parts.best)
         self._step = parts.step
         self._remaining = list(parts.remaining)
 
@@ -187,8 +190,8 @@ class Loop:
         if not self._course.over and (self._course.stage_over or (every and epoch % every == 0)):
             self._evaluate()
         self._ledger.record([EpochFinished(self._step, epoch)])
-        figures = {**self._course.figures, **self._pool_figures()}
-        self._watcher.log({"event": "epoch", "step": self._step, "epoch": epoch, **figures})
+        told = {**self._course.figures, **figures(self._ledger.state)}
+        self._watcher.log({"event": "epoch", "step": self._step, "epoch": epoch, **told})
         self._save()
         return True
 
@@ -227,13 +230,19 @@ class Loop:
         events = self._stepper.evaluate(parts.tasks.heldout, self._step, state.epoch, self._on_evaluation)
         self._fence.check()
         self._ledger.record(events)
+        self._best.consider(events)
         for event in events:
             self._watcher.log({**event.to_json(), "event": "evaluation"})
 
     def _save(self) -> None:
         self._watcher.beat("checkpoint", step=self._step, epoch=self._ledger.state.epoch)
         self._fence.check()
-        extra = {"step": self._step, "remaining": self._remaining, "ledger": self._ledger.snapshot()}
+        extra = {
+            "step": self._step,
+            "remaining": self._remaining,
+            "best": self._best.mean,
+            "ledger": self._ledger.snapshot(),
+        }
         position = checkpoint.Position(self._step, self._fence.attempt, self._ledger.records)
         keep = self._config.training.keep_checkpoints
         checkpoint.save(self._parts.run, position, self._stepper, extra, keep, self._ledger.save)
@@ -264,27 +273,10 @@ class Loop:
             "epochs_total": planned_epochs(self._config),
             **self._course.figures,
             **result.metrics,
-            **self._pool_figures(),
+            **figures(self._ledger.state),
             "seeds_emitted_now": emitted,
             "retired_now": retired,
             "seconds": seconds,
-        }
-
-    def _pool_figures(self) -> dict[str, Any]:
-        counts = summary(self._ledger.state)
-        return {
-            "zones": counts["zones"],
-            "unobserved": counts["unobserved"],
-            "pool_active": counts["active_seeds"] + counts["active_variants"],
-            "pool_seeds": counts["active_seeds"],
-            "pool_variants": counts["active_variants"],
-            "waiting": counts["waiting"],
-            "seeds_emitted": counts["seeds_emitted"],
-            "seeds_open": counts["seeds_open"],
-            "seeds_dropped": counts["seeds_closed"].get("dropped", 0),
-            "variants_accepted": len(self._ledger.state.tasks) - len(self._parts.tasks.train),
-            "variants_refused": sum(counts["refused"].values()),
-            "retired": sum(counts["retired"].values()),
         }
 
     def _steps_total(self) -> int:

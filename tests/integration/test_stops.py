@@ -1,4 +1,6 @@
-"""A run that is asked to stop leaves rollouts in their middle, an update never; a run that hangs ends by itself."""
+"""A run that is asked to stop leaves rollouts in their middle, an update never; one that hangs ends by itself.
+
+And what it keeps: the best policy, through a stop as well."""
 
 from __future__ import annotations
 
@@ -6,17 +8,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from soak.harness import soak_config
-from soak.policy import ChainPolicy
+from soak.policy import STATE, ChainPolicy
 
 from launchers import snapshot
 from launchers.identity import config_hash
 from rods import tasks as task_sources
 from rods.config import Config
+from rods.exchange.atomic import read_json
 from rods.exchange.lineage import history
 from rods.exchange.rundir import RunDir
 from rods.roles.train import assemble
@@ -141,6 +145,21 @@ def test_within_the_deadline_a_step_may_end(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path, "stops", "0")
     finished, wish, policy = attempt(run, 1, settings(3600.0), "rollout")
     assert (finished, policy.left_in, wish.steps) == (False, [], 2)
+
+
+@pytest.mark.parametrize("stop_at", ["", "evaluation"])
+def test_the_best_policy_is_that_of_the_best_evaluation(stop_at: str, tmp_path: Path) -> None:
+    config = settings(0.0)
+    config = replace(config, training=replace(config.training, epochs=6, keep_best="greedy"))
+    run = RunDir.create(tmp_path, "best", "0")
+    if stop_at:
+        assert not attempt(run, 1, config, stop_at)[0]
+    assert attempt(run, 2, config)[0]
+    greedy = [each for each in deeds(run) if each["name"] == "evaluation_done" and each["mode"] == "greedy"]
+    best = max(greedy, key=lambda each: each["mean"])
+    assert read_json(run.path / "policy_best" / "evaluation.json") == best
+    assert read_json(run.path / "policy_best" / STATE)["steps"] == best["step"]
+    assert best["step"] < greedy[-1]["step"]  # else the last policy would do
 
 
 HANGING = """

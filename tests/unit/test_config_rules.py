@@ -87,6 +87,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
         "training.group_size",
     ),
     ({"training.keep_checkpoints": 0}, "training.keep_checkpoints"),
+    ({"training.keep_best": "worst"}, "training.keep_best"),
     ({"training.learning_rate": 0.0}, "training.learning_rate"),
     ({"training.clip_low": 0.0}, "training.clip_low"),
     ({"training.clip_low": 1.0}, "training.clip_low"),

@@ -79,6 +79,7 @@ def _training(config: Config) -> Iterator[Problem]:
         yield from at_least(f"training.{name}", getattr(training, name), 1)
     for name in ("checkpoint_every_steps", "evaluate_every_epochs", "max_resamples"):
         yield from at_least(f"training.{name}", getattr(training, name), 0)
+    yield from choice("training.keep_best", training.keep_best, ("", "sampled", "greedy"))
     yield from positive("training.parity_tolerance", training.parity_tolerance)
     if training.zero_stage not in (0, 1, 2, 3):
         yield Problem(
