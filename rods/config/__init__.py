@@ -7,7 +7,8 @@ defaults. Field comments give the meaning; the paper's values stand in `conf/exp
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -117,7 +118,29 @@ def from_mapping(data: DictConfig | dict[str, Any]) -> Config:
         first_line = str(error).splitlines()[0]
         raise ConfigError(f"config key {key}: {first_line}. See rods/config/ for the schema.") from error
     assert isinstance(config, Config)
+    _refuse_nested(config, "")
     return config
+
+
+def _refuse_nested(node: Any, key: str) -> None:
+    """A list or a mapping of the schema holds single values or sections; OmegaConf does not look."""
+    collection = isinstance(node, dict | list | tuple)
+    for name, value in _children(node):
+        path = f"{key}.{name}".lstrip(".")
+        if collection and isinstance(value, dict | list | tuple):
+            raise ConfigError(
+                f"config key {path}: expected a single value, found {value!r}; a text with brackets or braces needs "
+                f"quotes of its own: '{path}=\"[a|b]\"'"
+            )
+        _refuse_nested(value, path)
+
+
+def _children(node: Any) -> Iterable[tuple[object, Any]]:
+    if isinstance(node, dict):
+        return node.items()
+    if isinstance(node, list | tuple):
+        return enumerate(node)
+    return vars(node).items() if is_dataclass(node) else ()
 
 
 @cache  # merging copies it; a sweep merges many

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rods.config import from_mapping, rules
+from rods.config import ConfigError, from_mapping, rules
 
 SLURM: dict[str, Any] = {"kind": "slurm", "time_hours": 1.0}
 
@@ -118,3 +118,18 @@ def test_values_out_of_their_range_are_refused(
     cluster: dict[str, Any], launch: dict[str, Any], key: str
 ) -> None:
     assert keys(cluster, launch=launch) == {key}
+
+
+@pytest.mark.parametrize(
+    ("sections", "key"),
+    [
+        ({"cluster": {"extra": {"constraint": ["a", "b"]}}}, "cluster.extra.constraint"),
+        ({"boundary": {"quotas": {"base": {}}}}, "boundary.quotas.base"),
+        ({"rollout": {"servers": ["http://a", ["http://b"]]}}, "rollout.servers.1"),
+    ],
+)
+def test_a_list_where_a_single_value_belongs_is_refused_by_its_key(
+    sections: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"config key {key}: expected a single value"):
+        from_mapping(sections)
