@@ -32,6 +32,7 @@ from rods.commands import (
     synthesize,
     tasks,
     variants,
+    wandb,
     warmstart,
 )
 from rods.errors import RodsError
@@ -54,6 +55,8 @@ for _command in (
     scale.scale,
     cost.cost,
     report.report,
+    wandb.wandb_sync,
+    wandb.wandb_report,
     variants.variants,
     fsck.fsck,
     doctor.doctor,

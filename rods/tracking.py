@@ -18,6 +18,8 @@ from rods.config import Config
 from rods.exchange.atomic import write_text
 from rods.exchange.rundir import RunDir
 
+_MOST_TAG = 64
+
 
 def resolve_mode(mode: str) -> str:
     """`auto` becomes online when the user is logged in to W&B, else offline; other modes stay."""
@@ -26,8 +28,27 @@ def resolve_mode(mode: str) -> str:
     return "online" if wandb.login(prompt=False) else "offline"
 
 
+def identity(run: RunDir, role: str) -> str:
+    """The id of a role's W&B run: the one in the run directory, which is written there when there is none.
+
+    So a run directory that was moved or renamed goes on with the W&B run that it began.
+    """
+    file = run.wandb / f"{role}.id"
+    if not file.is_file():
+        write_text(file, f"{run.name}-{role}\n")
+    return file.read_text(encoding="utf-8").strip()
+
+
+def tags(config: Config) -> tuple[str, ...]:
+    """What a run is found by: experiment, ablation, seed. W&B allows 64 characters a tag."""
+    found = (config.experiment, config.ablation, f"seed {config.seed}")
+    return tuple(tag[:_MOST_TAG] for tag in found if tag)
+
+
 class Tracker:
     """One role's W&B run; all attempts of the role continue it, its id lies in the run directory.
+
+    Project and entity are configured, the group is the run's name, the job type is the role.
 
     Args:
         run: the run directory; files go to `wandb/`.
@@ -40,8 +61,6 @@ class Tracker:
         mode = resolve_mode(config.tracking.wandb)
         if mode == "disabled":
             return
-        identity = f"{run.name}-{role}"
-        write_text(run.wandb / f"{role}.id", identity + "\n")
         settings = wandb.Settings(console="off", silent=True, disable_git=True, save_code=False)
         try:
             self._run = wandb.init(
@@ -50,7 +69,8 @@ class Tracker:
                 group=run.name,
                 job_type=role,
                 name=f"{run.name} {role}",
-                id=identity,
+                id=identity(run, role),
+                tags=tags(config),
                 resume="allow",
                 mode=mode,  # type: ignore[arg-type]  # checked by rods.config.rules
                 dir=str(run.wandb),
