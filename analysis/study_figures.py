@@ -36,12 +36,12 @@ def learning_curves(systems: Sequence[System]) -> Figure:
 
 
 def heldout_curves(systems: Sequence[System]) -> Figure | None:
-    """Held-out reward with greedy decoding; None where no run has any."""
-    figure, axes = new_axes("training step", "held-out reward, greedy")
+    """Held-out reward with greedy decoding; by epoch, whose steps vary with the pool; None without any."""
+    figure, axes = new_axes("epoch", "held-out reward, greedy")
     drawn = False
     for system, colour, line in _styled(systems):
         curves = [
-            {each.step: each.mean for each in tables.evaluations(run) if each.mode == "greedy"}
+            {each.epoch: each.mean for each in tables.evaluations(run) if each.mode == "greedy"}
             for run in system.runs.values()
         ]
         drawn |= _band(axes, curves, colour, line, _label(system), marker="o")
@@ -185,12 +185,13 @@ def _training(run: RunData) -> dict[int, float]:
 def _band(
     axes: Axes, curves: Sequence[Mapping[int, float]], colour: str, line: str, label: str, marker: str = ""
 ) -> bool:
-    """Mean and range over the curves that reach each step; whether there was anything to draw."""
+    """Mean and range where all curves have a value: a mean of other runs would jump. Whether there was any."""
+    curves = [curve for curve in curves if curve]
     values: dict[int, list[float]] = defaultdict(list)
     for curve in curves:
         for step, value in curve.items():
             values[step].append(value)
-    steps = sorted(values)
+    steps = sorted(step for step, found in values.items() if len(found) == len(curves))
     if steps:
         means = [fmean(values[step]) for step in steps]
         axes.plot(steps, means, color=colour, linestyle=line, marker=marker or None, label=label)

@@ -157,8 +157,15 @@ def test_bands_reach_from_the_lowest_seed_to_the_highest(tmp_path):
     (line,) = axes.get_lines()
     assert list(line.get_ydata()) == pytest.approx([0.25, 0.7])
     (band,) = axes.collections
-    heights = {round(float(y), 6) for x, y in band.get_paths()[0].vertices if x == 5}
+    heights = {round(float(y), 6) for x, y in band.get_paths()[0].vertices if x == 2}
     assert heights == {0.5, 0.9}
+
+
+def test_a_curve_ends_where_the_first_of_its_runs_ends(tmp_path):
+    short = make_run(tmp_path, history(0.5)[:7], seed=2)
+    (system,) = group([load(path) for path in [*runs_of(tmp_path, {1: 0.5}), short]])
+    (axes,) = study_figures.learning_curves([system]).axes
+    assert list(axes.get_lines()[0].get_xdata()) == [1, 2]
 
 
 def test_few_seeds_and_unfinished_runs_are_warned_of(tmp_path):
