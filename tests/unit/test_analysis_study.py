@@ -206,6 +206,13 @@ def test_the_command_compares_with_references(tmp_path, monkeypatch):
     assert "+0.250" in page
 
 
+def test_one_run_has_its_report_and_its_study_side_by_side(tmp_path):
+    (ours,) = runs_of(tmp_path, {1: 0.75})
+    done = CliRunner().invoke(app, ["report", str(ours)], catch_exceptions=False)
+    pages = [f"{ours}/report/{name}.html" for name in ("index", "study", "trajectories")]
+    assert done.stdout.splitlines()[:3] == pages
+
+
 def test_a_run_is_not_compared_with_itself(tmp_path):
     (ours,) = runs_of(tmp_path, {1: 0.75})
     done = CliRunner().invoke(app, ["report", str(ours), "--against", str(ours)])
