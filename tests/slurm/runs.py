@@ -181,6 +181,21 @@ class Run:
         return [self.slurm("squeue"), *(f"{file.name}: {file.read_text()[-1500:]}" for file in files)]
 
 
+def processes_on(node: str, conf: str) -> list[int]:
+    """What Slurm runs on a virtual node: each task after the slurmstepd that looks after it."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = file.read_bytes().split(b"\0")
+            parent = int((file.parent / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            name = Path(f"/proc/{parent}/comm").read_text().strip()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if {f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={conf}".encode()} <= set(variables):
+            found += [*([parent] if name == "slurmstepd" else []), int(file.parent.name)]
+    return list(dict.fromkeys(found))
+
+
 def _titled(title: str) -> list[int]:
     """Processes with this title."""
     found = []

@@ -6,12 +6,13 @@ something is to happen to is held at the end of its first epoch, so that it cann
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from runs import STATIC, Run, launch
+from runs import STATIC, Run, launch, processes_on
 
 Cluster = dict[str, str]
 Scenario = Callable[[Cluster, Path], Run]
@@ -128,13 +129,18 @@ def sweep(cluster: Cluster, folder: Path) -> Run:
 
 
 def node_lost(cluster: Cluster, folder: Path) -> Run:
-    """The daemon of the trainer's node is killed; Slurm gives the node up after its timeout."""
+    """Everything on the trainer's node dies at once; Slurm gives the node up after its timeout."""
     run = Run.start(cluster, folder)
     run.hold()
     run.until_trained()
     node = run.starts()[0][2]
     state = Path(cluster["SLURM_CONF"]).parent
-    os.kill(int((state / "run" / f"slurmd-{node}.pid").read_text()), signal.SIGKILL)
+    daemon = int((state / "run" / f"slurmd-{node}.pid").read_text())
+    for process in (daemon, *processes_on(node, cluster["SLURM_CONF"])):
+        with contextlib.suppress(ProcessLookupError):  # it died with the one before
+            os.kill(process, signal.SIGKILL)
+    run.until((run.path / "attempts" / "0002" / "start").exists, "the second start")
+    os.kill(run.process("synthesis"), signal.SIGCONT)  # it finds that it is overtaken, and makes room
     run.until_attempt(2)
     run.until_over()
     run.slurm("slurmd", "-N", node)

@@ -69,7 +69,8 @@ def test_a_preemption_without_grace_loses_nothing_that_was_saved(run: Run, strai
     assert run.finished()
     assert run.deeds() == straight.deeds()
     assert run.outcome(1)["status"] == "requeued"
-    assert sorted(states(run)) == ["COMPLETED", "COMPLETED", "PREEMPTED", "PREEMPTED"]
+    # Another run that wants its nodes may preempt it again.
+    assert set(states(run)) == {"PREEMPTED", "COMPLETED"}
 
 
 @scenario("pair")
@@ -141,7 +142,8 @@ def test_a_run_in_a_full_queue_waits_and_says_why(run: Run) -> None:
 def test_a_lost_node_is_replaced(run: Run, straight: Run) -> None:
     assert run.finished()
     assert run.deeds() == straight.deeds()
-    assert sorted(states(run)) == ["COMPLETED", "COMPLETED", "NODE_FAIL", "NODE_FAIL"]
+    # The component whose node lives may run through: its old step ends when it finds itself overtaken.
+    assert set(states(run)) == {"COMPLETED", "NODE_FAIL"}
     assert len({row[2] for row in run.starts() if row[0].endswith("+0")}) == 2, (
         "the trainer got no other node"
     )
