@@ -138,6 +138,8 @@ class Loop:
         self._step, self._remaining = step, self._remaining[size:]
         emitted, retired = self._decide(tasks, result)
         self._take_variants()
+        # Who left or joined the epoch has moved its steps' borders.
+        self._remaining = sampling.spread(self._remaining, size)
         self._ledger.sync()
         self._watcher.keep(step, result.groups)
         self._watcher.log(self._metrics(result, emitted, retired, time.perf_counter() - started))

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from soak.harness import Killer, Nursery, Tally, differences, finish, results, soak_config, supervisor_log
+from soak.policy import ChainPolicy
 
+from launchers.identity import config_hash
+from rods import tasks as task_sources
 from rods.exchange import stop
+from rods.exchange.lineage import history
+from rods.exchange.rundir import RunDir
+from rods.roles.train import assemble
+from rods.tasks.model import Origin, Task
+from rods.training.loop import Loop
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -43,3 +53,60 @@ def test_a_run_with_all_extensions_survives_kills_unchanged(nursery: Nursery, tm
     finish(nursery, crashed)
     assert tally.kills >= KILLS
     assert differences(straight, crashed) == []
+
+
+class Answering:
+    """A watcher that answers every seed after its step, with one variant."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._seeds, self._variants = run.queue("seeds"), run.queue("variants")
+
+    def beat(self, phase: str, **info: Any) -> None:
+        """Nobody looks."""
+
+    def log(self, record: dict[str, Any]) -> None:
+        """Nobody reads."""
+
+    def keep(self, step: int, groups: Sequence[Any]) -> None:
+        """The step is over: answer its seeds."""
+        for claim in self._seeds.claim_many("answering", 99):
+            for message in claim.messages:
+                seed = Task.from_json(message.content["task"])
+                turns = (
+                    replace(seed.turns[0], query=f"{seed.turns[0].query} ({message.key})"),
+                    *seed.turns[1:],
+                )
+                variant = replace(
+                    seed, id=f"v-{message.key}", turns=turns, origin=Origin.VARIANT, seed_id=seed.seed_id
+                )
+                self._variants.put(
+                    message.key,
+                    {"key": message.key, "tasks": [variant.to_json()], "outcome": "published", "reason": ""},
+                )
+
+    def stop_requested(self) -> bool:
+        """Never."""
+        return False
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("one_step_off", [False, True])
+def test_tasks_that_leave_or_join_an_epoch_put_none_twice_into_a_step(
+    tmp_path: Path, seed: int, one_step_off: bool
+) -> None:
+    config = soak_config(
+        seed,
+        buffer={"barrier": False, "sampling": "prioritised", "injection": "stream", "burn_in": 0},
+        rollout={"one_step_off": one_step_off},
+    )
+    run = RunDir.create(tmp_path, "apart", config_hash(config))
+    run.next_attempt()
+    tasks = task_sources.load(config.tasks)
+    parts = assemble(run, 1, config, tasks, ChainPolicy(config), Answering(run))  # type: ignore[arg-type]
+    assert Loop(parts).run()
+    parts.ledger.close()
+    deeds = history(run.journal_dir, "train")
+    names = {deed["name"] for deed in deeds}
+    assert {"task_retired", "variant_injected"} <= names
+    observed = [(deed["step"], deed["task_id"]) for deed in deeds if deed["name"] == "group_observed"]
+    assert len(observed) == len(set(observed)) > 50
