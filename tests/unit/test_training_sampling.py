@@ -12,6 +12,7 @@ import random_policy
 import torch
 
 from rods.config import Config, ModelConfig, RewardConfig, RolloutConfig, SimulationConfig, TrainingConfig
+from rods.config.stages import StageConfig, within
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Completion, Request
 from rods.rollout.episode import message_seed
@@ -198,6 +199,19 @@ def test_rollouts_are_drawn_while_the_update_runs_with_the_weights_of_the_step_b
         "y2",
     ]
     assert engine.version == 3
+    stepper.close()
+
+
+def test_a_stage_draws_by_its_own_settings_and_is_evaluated_by_the_runs() -> None:
+    engine = SeededEngine(lambda seed: True)
+    stepper = Stepper(config(), CountingLearner(), engine, CHAT)  # type: ignore[arg-type]
+    ((whole, _),) = stepper.run([task("x")], 1, silent, silent).groups
+    assert (whole.finish, whole.reward) == ("finished", 1.0)
+    room = len(engine.asked[0][1].prompt_ids) + 120  # for one message, not for two
+    stepper.use(within(config(), StageConfig("format", reward="format", max_episode_tokens=room)))
+    ((short, _),) = stepper.run([task("x")], 2, silent, silent).groups
+    assert (short.finish, short.reward) == ("length", 2.0)
+    assert all(event.mean == 1.0 for event in stepper.evaluate([task("h")], 2, 1, silent))
     stepper.close()
 
 
