@@ -8,7 +8,7 @@ from itertools import cycle
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.comparisons import PREFERRED, Against
+from analysis.comparisons import Against, rank
 from analysis.figures import BLUE, ORANGE, new_axes
 from analysis.seeds import summary
 from analysis.study_figures import COLOURS, LINES, plain
@@ -16,7 +16,7 @@ from analysis.study_figures import COLOURS, LINES, plain
 
 def ablations(rows: Sequence[Against]) -> Figure | None:
     """Each ablation less the whole system, with its interval over seeds, and the paper's; the best measure there is."""
-    measure = next((name for name in PREFERRED if any(row.measure == name for row in rows)), None)
+    measure = min((row.measure for row in rows), key=rank, default=None)
     shown = [row for row in rows if row.measure == measure and row.paired is not None]
     if not shown:
         return None

@@ -118,8 +118,7 @@ def against(ours: Sequence[Scored], references: Sequence[Scored], paper: Paper) 
         _compare(mine, reference, measure, paper)
         for reference in references
         for mine in ours
-        for measure in PREFERRED
-        if measure in mine.scores and measure in reference.scores
+        for measure in sorted(mine.scores.keys() & reference.scores.keys(), key=rank)
     ]
 
 
@@ -138,12 +137,17 @@ def capacities(all_: Sequence[Scored]) -> dict[str, dict[int, dict[int, float]]]
     """Scores by system without its capacity, then by P_max, then by seed; where at least two P_max were run."""
     found: dict[str, dict[int, dict[int, float]]] = defaultdict(dict)
     for each in all_:
-        measure = next((name for name in PREFERRED if name in each.scores), None)
+        measure = min(each.scores, key=rank, default=None)
         if measure is not None:
             name = " + ".join(filter(None, (each.system.experiment, each.system.ablation)))
             capacity = int(each.system.config["buffer"]["capacity"])
             found[f"{name}: {measure}"].setdefault(capacity, {}).update(each.values(measure))
     return {name: dict(sorted(curve.items())) for name, curve in found.items() if len(curve) > 1}
+
+
+def rank(measure: str) -> tuple[int, str]:
+    """Those that conclusions are drawn from come first."""
+    return (PREFERRED.index(measure) if measure in PREFERRED else len(PREFERRED)), measure
 
 
 def _scored(system: System) -> Scored:

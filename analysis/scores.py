@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +41,9 @@ class Score:
 
 
 def of_run(run: RunData) -> dict[str, Score]:
-    """Score by measure: the newest result of each suite and split, and the last evaluation of each kind of decoding.
+    """Score by measure: one result of each suite and split, and the last evaluation of each kind of decoding.
+
+    Of several results that of the finished policy counts, else that of the latest checkpoint; then the newest file.
 
     Raises:
         ScoreError: a result that cannot be read.
@@ -50,11 +53,12 @@ def of_run(run: RunData) -> dict[str, Score]:
         for point in tables.evaluations(run)
         if point.mode in _MODES
     }
-    files = sorted(run.path.glob("evaluations/**/result.json"), key=lambda path: path.stat().st_mtime)
-    return dict(map(_result, files)) | own
+    results = sorted(map(_result, run.path.glob("evaluations/**/result.json")), key=lambda result: result[0])
+    return {measure: score for _, measure, score in results} | own
 
 
-def _result(path: Path) -> tuple[str, Score]:
+def _result(path: Path) -> tuple[tuple[float, float], str, Score]:
+    """Its rank (the later the better), measure and score."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         score = Score(
@@ -64,7 +68,9 @@ def _result(path: Path) -> tuple[str, Score]:
             tasks={task: bool(each["passed"]) for task, each in found["tasks"].items()},
             types={task: str(each["type"]) for task, each in found["tasks"].items()},
         )
-        return f"{found['suite']} {found['split']}, accuracy", score
+        step = found["policy"]["step"]
+        rank = (math.inf if step is None else float(step), path.stat().st_mtime)
+        return rank, f"{found['suite']} {found['split']}, accuracy", score
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ScoreError(
             f"{path}: expected a result of `rods evaluate`, found something else "

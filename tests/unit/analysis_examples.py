@@ -84,15 +84,16 @@ def rollout(task="a", text="hello", reward=0.5, **rest):
     }
 
 
-def write_result(run, verdicts):
-    """What `rods evaluate` leaves of these verdicts, all of type base."""
+def write_result(run, verdicts, step=None):
+    """What `rods evaluate` leaves of these verdicts, all of type base; of the finished policy, or of a step's."""
     passed = sum(verdicts.values())
     score = {"accuracy": passed / len(verdicts), "count": len(verdicts)}
-    folder = run / "evaluations" / "bfcl_v3-heldout"
+    folder = run / "evaluations" / f"bfcl_v3-heldout-{step}"
     folder.mkdir(parents=True, exist_ok=True)
     body = {
         "suite": "bfcl_v3",
         "split": "heldout",
+        "policy": {"step": step},
         "overall": score,
         "by_type": {"base": score},
         "tasks": {task: {"type": "base", "passed": verdict} for task, verdict in verdicts.items()},

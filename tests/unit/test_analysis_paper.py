@@ -36,9 +36,10 @@ def test_the_mean_of_the_types_is_the_overall_figure():
             assert row.overall == pytest.approx(mean, abs=0.26), row.system
 
 
-def test_every_ablation_named_is_one_that_can_be_run():
-    names = {row.ablation for row in paper.load().rows if row.ablation}
-    assert names <= {path.stem for path in (CONF / "ablation").glob("*.yaml")}
+def test_every_experiment_and_ablation_named_is_one_that_can_be_run():
+    for group in ("experiment", "ablation"):
+        names = {getattr(row, group) for row in paper.load().rows} - {""}
+        assert names <= {path.stem for path in (CONF / group).glob("*.yaml")}
 
 
 @pytest.mark.parametrize(

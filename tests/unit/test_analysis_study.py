@@ -91,11 +91,22 @@ def test_the_last_evaluation_and_the_result_are_the_scores(tmp_path):
     assert {name: score.value for name, score in found.items()} == {GREEDY: 0.75, OFFICIAL: 0.5}
 
 
+def test_the_finished_policy_counts_before_a_checkpoint_that_was_evaluated_later(tmp_path):
+    (path,) = runs_of(tmp_path, {1: 0.75})
+    write_result(path, {"t1": False}, step=10)
+    write_result(path, {"t1": True, "t2": True, "t3": True, "t4": False}, step=20)
+    write_result(path, {"t1": False}, step=5)
+    assert of_run(load(path))[OFFICIAL].value == 0.75
+    write_result(path, {"t1": True})
+    write_result(path, {"t1": False}, step=30)
+    assert of_run(load(path))[OFFICIAL].value == 1.0
+
+
 @pytest.mark.parametrize("text", ["{}", "[]", "{", '{"suite": 1, "split": 2, "overall": {"accuracy": "x"}}'])
 def test_a_result_that_is_none_is_refused_by_name(tmp_path, text):
     (path,) = runs_of(tmp_path, {1: 0.75})
     write_result(path, {"t1": True})
-    (path / "evaluations" / "bfcl_v3-heldout" / "result.json").write_text(text)
+    (path / "evaluations" / "bfcl_v3-heldout-None" / "result.json").write_text(text)
     with pytest.raises(ScoreError, match=r"result\.json: expected a result of `rods evaluate`"):
         of_run(load(path))
 
