@@ -32,7 +32,7 @@ class Probe:
                 reply = await self._client.get("/models")
             reply.raise_for_status()
             names = [model["id"] for model in reply.json()["data"]]
-        except (httpx.HTTPError, KeyError, TypeError, ValueError, TimeoutError) as error:
+        except (httpx.HTTPError, KeyError, TypeError, ValueError, RecursionError, TimeoutError) as error:
             return f"{type(error).__name__}: {error}".replace(self._key, "***")[:500]
         if names and self._model not in names:
             return f"it serves {', '.join(names)}, not {self._model}"

@@ -154,10 +154,11 @@ class Endpoint:
         """Why the server cannot be used just now; "" when it lists the model."""
         try:
             async with asyncio.timeout(_PROBE_TIMEOUT_S):
-                page = await self._client.models.list()
-        except (openai.APIError, json.JSONDecodeError, TimeoutError) as error:
+                # Not `models.list`: it takes a page of HTML, or whatever else came, for a list.
+                reply = await self._client.get("/models", cast_to=bytes)
+            names = [model["id"] for model in json.loads(reply)["data"] or ()]
+        except (openai.APIError, KeyError, TypeError, ValueError, RecursionError, TimeoutError) as error:
             return self._words(error)
-        names = [model.id for model in page.data or ()]
         if names and self.backbone.model not in names:
             return f"it serves {', '.join(names)}, not {self.backbone.model}"
         return ""
@@ -182,8 +183,8 @@ class Endpoint:
             async with asyncio.timeout(self._patience.deadline_s):
                 # Not `chat.completions.create`: it walks through every schema to rename fields that ours are called by.
                 response = await self._client.post("/chat/completions", cast_to=ChatCompletion, body=body)
-        except json.JSONDecodeError as error:
-            # The client lets this one through.
+        except (json.JSONDecodeError, RecursionError) as error:
+            # The client lets these through.
             account.failed += 1
             raise _BrokenResponseError(f"the reply is no JSON: {error}") from error
         except TimeoutError as error:
@@ -192,13 +193,15 @@ class Endpoint:
         except openai.APIError:
             account.failed += 1
             raise
-        if not isinstance(response, ChatCompletion) or not response.choices:
+        try:
+            text, tokens = _read(response)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             account.failed += 1
-            raise _BrokenResponseError("expected a chat completion with a choice, found something else")
-        usage = response.usage
-        tokens = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
+            raise _BrokenResponseError(
+                f"expected a chat completion with a choice, found something else ({error})"
+            ) from error
         account.answered(time.monotonic() - began, *tokens)
-        return response.choices[0].message.content or ""
+        return text
 
     async def _until_there(self, agent: str, error: Exception) -> bool:
         """Wait until the server can be used; whether that took any waiting.
@@ -244,3 +247,11 @@ class Endpoint:
         text = f"{type(root).__name__}: {root}"
         # vLLM's stand-in for no key is a word that may occur in a message.
         return (text if self.backbone.key == NO_KEY else text.replace(self.backbone.key, "***"))[:500]
+
+
+def _read(response: ChatCompletion) -> tuple[str, tuple[int, int]]:
+    """The answer's text, and the tokens of prompt and answer. The client has checked nothing of it."""
+    text, usage = response.choices[0].message.content or "", response.usage
+    if not isinstance(text, str):
+        raise TypeError(f"the content is no text but {type(text).__name__}")
+    return text, (int(usage.prompt_tokens or 0), int(usage.completion_tokens or 0)) if usage else (0, 0)

@@ -99,7 +99,16 @@ def test_a_second_invalid_answer_is_final() -> None:
     assert len(server.requests) == 2
 
 
-FAULTS = [error(500), error(503), error(429), HALF, Reply(200, b"no JSON"), Reply(200, b"{}")]
+FAULTS = [
+    *(error(500), error(503), error(429), HALF),
+    *(
+        Reply(200, body)
+        for body in (b"no JSON", b"<html>log in</html>", b"{}", b"[]", b"null", b"[" * 100_000)
+    ),
+    *(Reply(200, body) for body in (b'{"choices": [null]}', b'{"choices": [{}]}', b'{"choices": {"a": 1}}')),
+    Reply(200, b'{"choices": [{"message": {"content": [1]}}]}'),
+    Reply(200, b'{"choices": [{"message": {"content": "x"}}], "usage": "y"}'),
+]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -131,6 +140,25 @@ def test_an_invalid_request_is_not_retried() -> None:
 def test_a_server_that_refuses_the_key_or_the_model_counts_as_away(key: str, model: str) -> None:
     with (
         running(in_turn(error(404)), key=key, models=(model,)) as server,
+        pytest.raises(BackendUnavailableError, match="is away"),
+    ):
+        judge(server)
+
+
+@pytest.mark.parametrize(
+    "page", [b"<html>back at noon</html>", b"[]", b"null", b'{"data": ["m"]}', b"[" * 100_000]
+)
+def test_a_server_whose_place_a_page_has_taken_counts_as_away(page: bytes) -> None:
+    class Gate(LLMServer):
+        """A site's proxy: whatever is asked, it answers 200."""
+
+        async def _list_models(self, request: web.Request) -> web.Response:
+            return web.Response(
+                body=page, content_type="text/html" if page[:1] == b"<" else "application/json"
+            )
+
+    with (
+        running(in_turn(Reply(200, page)), kind=Gate) as server,
         pytest.raises(BackendUnavailableError, match="is away"),
     ):
         judge(server)
