@@ -15,6 +15,7 @@ import typer
 import yaml
 
 from rods.commands import (
+    benchmark,
     cancel,
     clean,
     cost,
@@ -62,6 +63,7 @@ for _command in (
     doctor.doctor,
     estimate.estimate,
     evaluate.evaluate,
+    benchmark.benchmark,
     synthesize.synthesize,
     clean.clean,
 ):
