@@ -179,6 +179,14 @@ def test_a_curve_ends_where_the_first_of_its_runs_ends(tmp_path):
     assert list(axes.get_lines()[0].get_xdata()) == [1, 2]
 
 
+def test_a_measure_that_some_seeds_lack_says_so(tmp_path):
+    paths = runs_of(tmp_path, {1: 0.5, 2: 0.5})
+    write_result(paths[0], {"t1": True})
+    page = study.render(study.gather("x", [load(path) for path in paths], []), [])
+    assert page.count("1.000 (1 of the seeds)") == 1
+    assert page.count("of the seeds)") == 1
+
+
 def test_few_seeds_and_unfinished_runs_are_warned_of(tmp_path):
     unfinished = make_run(tmp_path, history(0.5)[:-1])
     told = study.warnings(study.gather("x", [load(unfinished)], []))
