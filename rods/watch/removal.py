@@ -20,7 +20,6 @@ from rods.watch.listing import Line, list_runs
 _ENDED = ("finished", "failed")
 _RESUMABLE = ("stopped", "interrupted")
 _DAY_S = 86400.0
-_GRACE_S = 60.0
 
 
 class RemovalError(RodsError):
@@ -33,13 +32,15 @@ class Removable:
 
     Attributes:
         size: bytes on disk.
-        idle_days: since anything in it was written.
+        written: when anything in it was last written, in seconds since 1970.
+        idle_days: since then.
     """
 
     name: str
     path: str
     status: str
     size: int
+    written: float
     idle_days: float
 
 
@@ -97,14 +98,15 @@ def plan(
     for name, line in lines.items():
         if names and name not in names:
             continue
-        idle_days = _idle_s(root / name) / _DAY_S
+        written = _written(root / name)
+        idle_days = max(0.0, time.time() - written) / _DAY_S
         reason = _at_work(root / name, line) or _reason(line.status, idle_days, older_days, unfinished)
         reason = reason or _unsafe(root, name)
         if reason:
             kept.append(Kept(name, reason))
         else:
             removable.append(
-                Removable(name, str(root / name), line.status, usage.size(root / name), idle_days)
+                Removable(name, str(root / name), line.status, usage.size(root / name), written, idle_days)
             )
     return Plan(root, tuple(removable), tuple(kept))
 
@@ -138,7 +140,7 @@ def remove(plan: Plan) -> list[str]:
     for found in plan.removable:
         check(plan.folder, found.name)
         path = plan.folder / found.name
-        if _idle_s(path) < found.idle_days * _DAY_S - _GRACE_S:
+        if _written(path) > found.written:
             raise RemovalError(f"{path}: it was written to just now; nothing of it was removed")
         away = plan.folder / f".removed-{found.name}-{os.getpid()}"
         path.rename(away)
@@ -181,8 +183,8 @@ def _unsafe(root: Path, name: str) -> str:
     return "" if path.resolve().parent == root else "a path that leads out of it"
 
 
-def _idle_s(path: Path) -> float:
-    """Seconds since the newest change in a run, of those that its roles make."""
+def _written(path: Path) -> float:
+    """When the newest change in a run was made, of those that its roles make."""
     newest = path.lstat().st_mtime
     for parent, names, files in os.walk(path):
         if Path(parent).name == "code":
@@ -193,4 +195,4 @@ def _idle_s(path: Path) -> float:
                 newest = max(newest, (Path(parent) / name).lstat().st_mtime)
             except OSError:
                 continue  # it vanished meanwhile
-    return max(0.0, time.time() - newest)
+    return newest

@@ -155,8 +155,9 @@ def test_a_run_with_a_mount_point_inside_is_kept(tmp_path: Path, monkeypatch: py
     assert left(tmp_path) == {run.name}
 
 
-def test_a_run_that_was_taken_up_again_while_it_was_asked_stays(tmp_path: Path) -> None:
-    run = ended(tmp_path, "finished")
+@pytest.mark.parametrize("idle_days", [10.0, 0.0])
+def test_a_run_that_was_taken_up_again_while_it_was_asked_stays(tmp_path: Path, idle_days: float) -> None:
+    run = ended(tmp_path, "finished", idle_days)
     plan = removal.plan(tmp_path / "runs", [run.name], None, False)
     (run.attempts / "0002").mkdir()
     (run.attempts / "0002" / "train.out").write_text("resumed\n")
