@@ -194,6 +194,8 @@ def test_few_seeds_and_unfinished_runs_are_warned_of(tmp_path):
         "Fewer than 3 seeds",
         "Not finished",
     ]
+    two = [load(path) for path in runs_of(tmp_path, {1: 0.5, 2: 0.5})]
+    assert study.warnings(study.gather("x", two, []))[0].startswith("Fewer than 3 seeds: tiny.")
     enough = [load(path) for path in runs_of(tmp_path, {1: 0.5, 2: 0.5, 3: 0.5})]
     assert study.warnings(study.gather("x", enough, [])) == []
 
