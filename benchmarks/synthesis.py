@@ -35,6 +35,7 @@ from rods.exchange.rundir import RunDir
 from rods.synthesis.daemon import Daemon
 from rods.synthesis.llm import build
 from rods.synthesis.pipeline import Pipeline
+from rods.synthesis.simulating import Simulation, simulation
 from tests.llm_server import Latency, LLMServer, running
 
 WORKERS = (8, 64, 256)
@@ -97,31 +98,45 @@ def seeds_for(workers: int, window_s: float) -> int:
     return int(workers * (2 + (_WARM_UP_S + window_s) / _SEED_S))
 
 
-def measure(book: Book, workers: int, window_s: float) -> Measurement:
-    """Run the daemon with `workers` for a warm-up and `window_s` seconds."""
+def measure(book: Book, workers: int, window_s: float, processes: int) -> Measurement:
+    """Run the daemon with `workers` for a warm-up and `window_s` seconds; `processes` replay what is finished."""
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(
         target=_serve, args=(theirs, book, _other_core()), daemon=True
     )
     server.start()
-    config = SynthesisConfig(backend="openai", model="m", base_url=ours.recv(), workers=workers, cache_mib=0)
+    config = SynthesisConfig(
+        backend="openai",
+        model="m",
+        base_url=ours.recv(),
+        workers=workers,
+        cache_mib=0,
+        simulation_processes=processes,
+    )
     with tempfile.TemporaryDirectory() as folder:
         run = RunDir.create(Path(folder), "benchmark", "0" * 64)
         queue = run.queue("seeds")
         for key, task in book.seeds(seeds_for(workers, window_s)):
             queue.put(key, {"key": key, "step": 1, "epoch": 1, "phi": 1.0, "task": task.to_json()})
         try:
-            return asyncio.run(_measure(run, book, config, window_s, ours))
+            with simulation(processes) as replays:
+                return asyncio.run(_measure(run, book, config, window_s, ours, replays))
         finally:
             ours.send(None)
             server.join(30)
 
 
 async def _measure(
-    run: RunDir, book: Book, config: SynthesisConfig, window_s: float, server: Connection
+    run: RunDir,
+    book: Book,
+    config: SynthesisConfig,
+    window_s: float,
+    server: Connection,
+    replays: Simulation,
 ) -> Measurement:
     backend = build(config)
-    daemon = Daemon(run, 1, Pipeline(config, backend, book.seed, book.known), backend, config.workers)
+    pipeline = Pipeline(config, backend, book.seed, book.known, replays)
+    daemon = Daemon(run, 1, pipeline, backend, config.workers)
     serving = asyncio.create_task(daemon.serve())
     await asyncio.sleep(_WARM_UP_S)
     lags: list[float] = []
@@ -226,9 +241,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--workers", type=int, nargs="+", default=WORKERS)
     parser.add_argument("--seconds", type=float, default=60.0, help="window of each measurement")
+    parser.add_argument("--processes", type=int, default=0, help="synthesis.simulation_processes")
     given = parser.parse_args()
     book = Book.written(seeds_for(max(given.workers), given.seconds))
-    found = figures(book, [measure(book, workers, given.seconds) for workers in given.workers])
+    found = figures(
+        book, [measure(book, workers, given.seconds, given.processes) for workers in given.workers]
+    )
     if given.json:
         print(json.dumps(found, indent=1))
         return

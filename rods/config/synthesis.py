@@ -42,6 +42,7 @@ class SynthesisConfig:
     request_timeout_s: float = 180.0  # of one request
     cache_mib: int = 256  # answers kept in the run directory for restarts; 0: none
     workers: int = 64
+    simulation_processes: int = 0  # that replay finished variants; 0: the event loop's own process
     max_attempts: int = 3  # per seed, with Config Patch and re-plan between
     variants_per_seed: int = 1
     temperature: float = 1.0

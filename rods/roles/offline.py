@@ -20,6 +20,7 @@ from rods.synthesis import dataset, prompting
 from rods.synthesis.offline import Offline, Progress
 from rods.synthesis.pipeline import Pipeline
 from rods.synthesis.service import open_backend
+from rods.synthesis.simulating import simulation
 from rods.tasks.model import Task, TaskType, fingerprint
 from rods.tasks.taskset import TaskSet
 
@@ -32,6 +33,7 @@ _NOT_CONTENT = frozenset(
     {
         "enabled",
         "workers",
+        "simulation_processes",
         "base_url",
         "server",
         "server_args",
@@ -117,20 +119,27 @@ async def _make(
     dataset.prepare(order.folder, identity)
     # Several processes may make one dataset, each with a server of its own.
     logs = order.folder / "logs" / f"{socket.gethostname()[:40]}-{os.getpid()}"
-    async with open_backend(config.synthesis, order.folder, logs, _Waiting()) as backend:
-        pipeline = Pipeline(config.synthesis, backend, config.seed, known)
-        wanted = order.count
-        while True:
-            offline = Offline(
-                order.folder / dataset.JOURNAL, seeds, pipeline, backend, wanted, order.max_requests, report
-            )
-            await offline.make(config.synthesis.workers)
-            chosen = dataset.select(offline.requests, order.count, config.synthesis.max_similarity)
-            missing = order.count - len(chosen.accepted)
-            if missing <= 0 or len(offline.requests) >= order.max_requests:
-                break
-            # Whether a variant is like one before it is known when all before it are finished.
-            wanted = offline.distinct + missing
+    with simulation(config.synthesis.simulation_processes) as replays:
+        async with open_backend(config.synthesis, order.folder, logs, _Waiting()) as backend:
+            pipeline = Pipeline(config.synthesis, backend, config.seed, known, replays)
+            wanted = order.count
+            while True:
+                offline = Offline(
+                    order.folder / dataset.JOURNAL,
+                    seeds,
+                    pipeline,
+                    backend,
+                    wanted,
+                    order.max_requests,
+                    report,
+                )
+                await offline.make(config.synthesis.workers)
+                chosen = dataset.select(offline.requests, order.count, config.synthesis.max_similarity)
+                missing = order.count - len(chosen.accepted)
+                if missing <= 0 or len(offline.requests) >= order.max_requests:
+                    break
+                # Whether a variant is like one before it is known when all before it are finished.
+                wanted = offline.distinct + missing
     return dataset.write(
         order.folder, identity, chosen, offline.requests.values(), task_set.heldout, order.count
     )

@@ -17,6 +17,7 @@ from rods.synthesis.daemon import Daemon
 from rods.synthesis.pipeline import Pipeline
 from rods.synthesis.records import ROLE
 from rods.synthesis.service import open_backend
+from rods.synthesis.simulating import simulation
 
 log = logging.getLogger(__name__)
 
@@ -47,20 +48,19 @@ async def _serve(run: RunDir, attempt: int, config: Config) -> None:
     task_set = task_sources.load(config.tasks)
     known = (*task_set.train, *task_set.heldout)
     exchange = config.exchange
-    async with open_backend(
-        config.synthesis, run.path, run.attempt_dir(attempt), _Waiting(run, attempt)
-    ) as backend:
-        pipeline = Pipeline(config.synthesis, backend, config.seed, known)
-        daemon = Daemon(
-            run,
-            attempt,
-            pipeline,
-            backend,
-            config.synthesis.workers,
-            exchange.lease_s,
-            exchange.max_deliveries,
-        )
-        await daemon.serve()
+    waiting, logs = _Waiting(run, attempt), run.attempt_dir(attempt)
+    with simulation(config.synthesis.simulation_processes) as replays:
+        async with open_backend(config.synthesis, run.path, logs, waiting) as backend:
+            daemon = Daemon(
+                run,
+                attempt,
+                Pipeline(config.synthesis, backend, config.seed, known, replays),
+                backend,
+                config.synthesis.workers,
+                exchange.lease_s,
+                exchange.max_deliveries,
+            )
+            await daemon.serve()
 
 
 class _Waiting:

@@ -21,7 +21,7 @@ from rods.synthesis.errors import (
 )
 from rods.synthesis.similarity import Corpus
 from rods.tasks.model import Task, Turn
-from rods.tasks.profile import distance, profile
+from rods.tasks.profile import Profile, distance, profile
 
 # One message holds all calls of a turn, so the limit on messages plays no part in whether a task can be
 # solved.
@@ -56,29 +56,27 @@ def check_executed(context: Context, draft: Draft, corpus: Corpus, known: Iterab
         raise ConversationConstructFailure("; ".join(found))
 
 
-def check(context: Context, task: Task) -> float:
+def check(task: Task, seed_profile: Profile, allowed: float) -> float:
     """Accept a finished variant; its distance of Φ from the seed's.
+
+    Args:
+        seed_profile: Φ of the seed.
+        allowed: greatest distance, in [0, 1].
 
     Raises:
         SynthesisError: vm_exec_failed when the ground truth does not earn 1.0, conversation_construct_failed when
             a call's function is not available, something does not lead to its calls, or Φ is too far.
     """
-    found = [*rules.unavailable(task), *coherence.problems(task, expose(task), context.seed.docs)]
+    world = open_world(task)
+    found = [*rules.unavailable(task), *coherence.problems(task, expose(task), world.docs)]
     if found:
         raise ConversationConstructFailure("; ".join(found))
     _check_ground_truth(task)
-    apart = profile_distance(context, task)
-    allowed = context.config.max_profile_distance
+    results = [[world.execute(call).text for call in turn.calls] for turn in task.turns]
+    apart = distance(profile(task, results), seed_profile)
     if apart > allowed:
         raise ConversationConstructFailure(f"Φ is {apart:.2f} from the seed's, allowed {allowed:g}")
     return apart
-
-
-def profile_distance(context: Context, task: Task) -> float:
-    """Distance between Φ of `task` and of its seed, in [0, 1]."""
-    world = open_world(task)
-    results = [[world.execute(call).text for call in turn.calls] for turn in task.turns]
-    return distance(profile(task, results), context.seed.profile)
 
 
 def failed_turns(task: Task) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from rods.synthesis.errors import FuncSampleFailure, Route, SynthesisError
 from rods.synthesis.planner import Outline
 from rods.synthesis.seeds import Seed, read_seed
 from rods.synthesis.similarity import Corpus
+from rods.synthesis.simulating import InProcess, Simulation
 from rods.tasks.model import Origin, Task
 
 
@@ -69,12 +70,19 @@ class Pipeline:
         known: tasks that no variant may repeat, exactly or nearly: the run's seed and held-out tasks. They must
             not change in a run, or content would depend on the order of arrival; the pool refuses duplicates
             among variants.
+        simulation: where finished variants are replayed.
     """
 
     def __init__(
-        self, config: SynthesisConfig, backend: Backend, seed: int, known: Iterable[Task] = ()
+        self,
+        config: SynthesisConfig,
+        backend: Backend,
+        seed: int,
+        known: Iterable[Task] = (),
+        simulation: Simulation | None = None,
     ) -> None:
         self._config, self._backend, self._seed = config, backend, seed
+        self._simulation = simulation or InProcess()
         self._known = Corpus(known, config.max_similarity)
 
     async def run(self, task: Task, key: str) -> Outcome:
@@ -120,7 +128,8 @@ class Pipeline:
                     draft = await self._executed(context, outline, memory.blocklist, known)
                 task = await self._finished(context, draft, key)
                 with self._stage("check"):
-                    apart = filters.check(context, task)
+                    allowed = self._config.max_profile_distance
+                    apart = await self._simulation.check(task, seed.profile, allowed)
             except SynthesisError as failure:
                 with self._stage("repair"):
                     memory = await _learn(context, memory, state, failure)

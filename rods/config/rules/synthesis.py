@@ -18,6 +18,7 @@ def _synthesis(config: Config) -> Iterator[Problem]:
     yield from choice("synthesis.retry", synthesis.retry, ("guided", "blind"))
     for name in ("workers", "max_attempts", "variants_per_seed", "max_string", "max_list"):
         yield from at_least(f"synthesis.{name}", getattr(synthesis, name), 1)
+    yield from at_least("synthesis.simulation_processes", synthesis.simulation_processes, 0)
     yield from at_least("synthesis.temperature", synthesis.temperature, 0)
     yield from fraction("synthesis.top_p", synthesis.top_p)
     yield from at_least("synthesis.min_long_observation", synthesis.min_long_observation, 0)
