@@ -120,9 +120,13 @@ def check_place(config: Config) -> None:
 def _open_or_create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
     if config.launch.resume:
         run = resume.open_for_resume(config.launch.resume, config)
-        permissions.adopt_from(run.path)
-        snapshot.verify(run)
-        snapshot.freeze_config(run, config)
+        try:
+            permissions.adopt_from(run.path)
+            snapshot.verify(run)
+            snapshot.freeze_config(run, config)
+        except BaseException:
+            owner.release(run)  # from another host it would look owned for as long as a silent owner does
+            raise
         return run
     return create(config, plan, overrides)
 

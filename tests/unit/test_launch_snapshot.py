@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from launch_stubs import ROOT
 
-from launchers import snapshot
+from launchers import plan, snapshot
 from launchers.errors import LaunchError, SnapshotError
 from launchers.identity import config_hash
 from launchers.resume import open_for_resume
@@ -22,7 +22,7 @@ from rods.errors import RodsError
 from rods.exchange import owner, stop
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.rundir import NotARunDirError, RunDir
-from rods.roles import perform
+from rods.roles import launching, perform
 
 CONFIG = Config(experiment="frozen")
 
@@ -257,6 +257,17 @@ def test_an_owner_on_another_host_is_judged_by_its_age(
     old = found.path.stat().st_mtime - 1000
     os.utime(found.path, (old, old))
     assert open_for_resume(str(run.path), CONFIG).path == run.path
+
+
+def test_a_resume_that_is_refused_for_its_files_leaves_the_run_free(tmp_path: Path) -> None:
+    run = frozen(tmp_path)
+    (run.code / "rods" / "reward.py").write_text("changed")
+    config = replace(CONFIG, launch=LaunchConfig(resume=str(run.path)), cluster=ClusterConfig(kind="local"))
+    with pytest.raises(SnapshotError, match="was changed"):
+        launching.launch(config, plan.build(config), [])
+    found = owner.newest(run)
+    assert found is not None
+    assert found.released
 
 
 def test_a_refused_resume_and_a_released_one_leave_the_run_free(tmp_path: Path) -> None:
