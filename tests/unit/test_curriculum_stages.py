@@ -133,10 +133,10 @@ def test_a_target_is_asked_of_the_latest_steps_of_the_stage_only():
     assert ending(run.state, stage) == ""  # too few steps
     epoch(run, 0.25)
     assert ending(run.state, stage) == "target"  # (1 + 1 + 0.25) / 3 = 0.75
-    epoch(run, 0.25)
+    epoch(run, 0.0, 0.0)
     assert ending(run.state, stage) == ""
-    epoch(run, 1.0, 1.0)
-    assert ending(run.state, stage) == "target"
+    epoch(run, 1.0, 1.0, 1.0)
+    assert ending(run.state, stage) == "target"  # of all steps the mean is 0.66
     begin(run, 2)
     epoch(run, 1.0)
     assert ending(run.state, stage) == ""
