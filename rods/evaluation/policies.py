@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,7 +161,8 @@ def _weights(checkpoint: Path) -> Mapping[str, torch.Tensor]:
         return module
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
-    gathered: Mapping[str, torch.Tensor] = get_fp32_state_dict_from_zero_checkpoint(
-        str(checkpoint), tag="model"
-    )
+    with redirect_stdout(sys.stderr):  # it talks where results are printed
+        gathered: Mapping[str, torch.Tensor] = get_fp32_state_dict_from_zero_checkpoint(
+            str(checkpoint), tag="model"
+        )
     return gathered

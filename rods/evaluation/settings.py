@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rods.config import Config, ConfigError, SynthesisConfig, from_mapping, validate
+from rods.config import Config, ConfigError, SynthesisConfig, TrainingConfig, from_mapping, validate
 from rods.config.compose import compose
 from rods.evaluation.suites import Suite, under_rules
 
@@ -39,8 +39,7 @@ def settings(run: Config | None, path: str, suite: Suite, overrides: Sequence[st
         config = from_mapping(OmegaConf.to_container(OmegaConf.merge(ruled.to_dict(), changes)))  # type: ignore[arg-type]
     except OmegaConfBaseException as error:
         raise ConfigError(f"{' '.join(overrides)}: {str(error).splitlines()[0]}") from error
-    # A run must not sample greedily; an evaluation may.
-    validate(replace(config, rollout=replace(config.rollout, temperature=config.rollout.temperature or 1.0)))
+    validate(_as_a_run(config))
     return config
 
 
@@ -54,6 +53,14 @@ def content(config: Config) -> dict[str, Any]:
         "simulation": {key: value for key, value in asdict(config.simulation).items() if key != "cassettes"},
         "reward": asdict(config.reward),
     }
+
+
+def _as_a_run(config: Config) -> Config:
+    """What the rules are asked about: a run must not sample greedily, and must train on whole episodes."""
+    rollout = replace(config.rollout, temperature=config.rollout.temperature or 1.0)
+    return replace(
+        config, rollout=rollout, training=TrainingConfig(micro_batch_tokens=config.model.max_length)
+    )
 
 
 def _own(config: Config) -> Config:
@@ -73,5 +80,5 @@ def _own(config: Config) -> Config:
 def _alone(path: str) -> Config:
     if path.startswith("shipped/"):
         return compose(["model=tiny", f"model.path={path}"])
-    config = compose(["model=qwen4b", "rollout=paper", "rollout.engine=auto", "synthesis.enabled=false"])
+    config = compose(["model=qwen4b", "training=paper", "rollout=paper", "rollout.engine=auto"])
     return replace(config, model=replace(config.model, path=path))

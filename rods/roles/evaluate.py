@@ -141,7 +141,8 @@ def _claim(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _versions() -> dict[str, str]:
-    installed = {dist.metadata["Name"]: dist.version for dist in metadata.distributions()}
+    named = ((str(dist.metadata["Name"]), dist.version) for dist in metadata.distributions())
+    installed = {name.replace("_", "-"): version for name, version in named}
     return {name: installed[name] for name in _PACKAGES if name in installed} | {
         "python": platform.python_version()
     }

@@ -131,6 +131,14 @@ def test_sampling_may_be_changed_and_the_rules_may_not() -> None:
         settings(None, "shipped/tiny", BFCL, ["rollout.temperature=-1"])
 
 
+def test_a_model_by_itself_gets_room_for_its_tools() -> None:
+    config = settings(None, "Qwen/some-model", BFCL, [])
+    assert config.model.path == "Qwen/some-model"
+    assert config.model.tools_in_prompt
+    assert (config.model.max_length, config.rollout.max_message_tokens) == (32768, 4096)
+    assert config.rollout.temperature == 0
+
+
 def test_what_a_score_depends_on_leaves_out_where_it_ran() -> None:
     first = settings(None, "shipped/tiny", SCRIPTED, [])
     assert content(first) == content(settings(None, "shipped/tiny", SCRIPTED, ["rollout.engine=hf"]))

@@ -1,0 +1,126 @@
+"""`rods evaluate` from end to end with a policy of random weights: what it takes, what it keeps, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import random_policy
+import torch
+import yaml
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from launchers.identity import plain
+from rods.cli import app
+from rods.config import Config, ModelConfig, RolloutConfig, TasksConfig, TrainingConfig
+from rods.evaluation import policies
+from rods.evaluation.policies import PolicyError
+from rods.exchange import marker
+from rods.exchange.rundir import RunDir
+from rods.roles.evaluate import EvaluationError, Order, evaluate
+from rods.training import checkpoint
+from rods.training.checkpoint import Position
+from rods.training.learner import Learner
+
+OVERRIDES = ("rollout.engine=hf", "rollout.max_message_tokens=8")
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_policy.save(tmp_path_factory.mktemp("start") / "model")
+
+
+def made_run(tmp_path: Path, start: Path) -> RunDir:
+    """A run directory with its configuration."""
+    run = RunDir.create(tmp_path / "runs", "made", "0" * 64)
+    config = Config(
+        model=ModelConfig(path=str(start), max_length=512, system_prompt="Use the file tools."),
+        rollout=RolloutConfig(engine="hf", max_message_tokens=8),
+        tasks=TasksConfig(train_count=2, heldout_count=3),
+    )
+    run.config_file.write_text(yaml.safe_dump(plain(config)))
+    return run
+
+
+def checkpointed(run: RunDir, weights: Path, zero_stage: int) -> Path:
+    """A checkpoint of the weights in a folder."""
+    training = TrainingConfig(zero_stage=zero_stage, kl_coefficient=0.0)
+    learner = Learner(weights, ModelConfig(max_length=512), training, 1, 0)
+    return checkpoint.save(run, Position(7, 1, 0), learner, {}, keep=1)
+
+
+@pytest.mark.parametrize("zero_stage", [0, 2])
+def test_a_checkpoint_becomes_a_model_with_its_weights(
+    tmp_path: Path, start: Path, zero_stage: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made_run(tmp_path, start)
+    trained = random_policy.save(tmp_path / "trained", seed=1)
+    folder = checkpointed(run, trained, zero_stage)
+    capsys.readouterr()
+    for named in (run.path, folder):
+        chosen = policies.find(str(named))
+        assert (chosen.folder, chosen.step, chosen.run) == (folder, 7, run.path)
+    model = policies.as_model(chosen, ModelConfig(path=str(start)), tmp_path / "made")
+    assert capsys.readouterr().out == ""  # where the result goes as JSON
+    wanted, found = load_file(trained / "model.safetensors"), load_file(model / "model.safetensors")
+    assert wanted.keys() == found.keys()
+    for name, tensor in wanted.items():
+        assert torch.equal(found[name], tensor), name
+    assert (model / "tokenizer.json").is_file()
+
+
+def test_an_exported_policy_comes_before_checkpoints(tmp_path: Path, start: Path) -> None:
+    run = made_run(tmp_path, start)
+    random_policy.save(run.path / "policy")
+    chosen = policies.find(str(run.path))
+    assert (chosen.folder, chosen.step, chosen.run) == (run.path / "policy", None, run.path)
+
+
+def test_a_run_without_a_policy_and_a_torn_checkpoint_are_refused(tmp_path: Path, start: Path) -> None:
+    run = made_run(tmp_path, start)
+    with pytest.raises(PolicyError, match="found neither"):
+        policies.find(str(run.path))
+    folder = checkpointed(run, start, 0)
+    (folder / marker.MARKER).unlink()
+    with pytest.raises(PolicyError, match="cut short"):
+        policies.find(str(folder))
+
+
+def test_an_evaluation_is_kept_in_its_run_and_repeated_for_free(tmp_path: Path, start: Path) -> None:
+    run = made_run(tmp_path, start)
+    random_policy.save(run.path / "policy")
+    told: list[tuple[int, int]] = []
+    order = Order(str(run.path), "scripted", "heldout")
+    folder, found = evaluate(order, lambda done, count: told.append((done, count)))
+    assert folder.parent == run.path / "evaluations"
+    assert told[-1] == (3, 3)
+    assert found["overall"]["count"] == len((folder / "trajectories.jsonl").read_text().splitlines()) == 3
+    assert found["engine"] == "hf"
+    assert {"torch", "transformers", "bfcl-eval", "python"} <= set(found["versions"])
+    assert evaluate(order, lambda done, count: pytest.fail("played again")) == (folder, found)
+
+
+def test_another_policy_or_other_settings_do_not_continue_a_folder(tmp_path: Path, start: Path) -> None:
+    out = tmp_path / "out"
+    few = (*OVERRIDES, "model.max_length=512", "tasks.heldout_count=1")
+    evaluate(Order(str(start), "scripted", "heldout", out, few), lambda done, count: None)
+    other = random_policy.save(tmp_path / "other", seed=1)
+    for order in (
+        Order(str(other), "scripted", "heldout", out, few),
+        Order(str(start), "scripted", "heldout", out, (*few, "rollout.temperature=1.0")),
+    ):
+        with pytest.raises(EvaluationError, match=r"another (policy|settings)"):
+            evaluate(order, lambda done, count: None)
+
+
+def test_the_command_prints_a_table_json_and_a_comparison(tmp_path: Path, start: Path) -> None:
+    out = tmp_path / "out"
+    words = ["evaluate", str(start), *OVERRIDES, "model.max_length=512", "tasks.heldout_count=2"]
+    words += ["--suite", "scripted", "--out", str(out)]
+    shown = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert "overall" in shown.stdout
+    assert "0/2" in shown.stdout
+    printed = CliRunner().invoke(app, [*words, "--json", "--against", str(out)], catch_exceptions=False)
+    assert json.loads(printed.stdout)["against"]["difference"] == 0
