@@ -116,7 +116,7 @@ async def _make(
         "prompts": prompting.versions(),
     }
     # Before a server is started: a folder that is refused must not cost minutes of loading.
-    dataset.prepare(order.folder, identity)
+    dataset.prepare(order.folder, identity, order.count)
     # Several processes may make one dataset, each with a server of its own.
     logs = order.folder / "logs" / f"{socket.gethostname()[:40]}-{os.getpid()}"
     with simulation(config.synthesis.simulation_processes) as replays:

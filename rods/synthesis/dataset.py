@@ -68,18 +68,22 @@ class Selection:
     requests: list[Request]
 
 
-def prepare(folder: Path, identity: Mapping[str, Any]) -> None:
+def prepare(folder: Path, identity: Mapping[str, Any], count: int) -> None:
     """Make a dataset's folder, or check that this one was begun with the same settings.
 
     Args:
         identity: all that the content depends on, as JSON.
+        count: variants wanted.
 
     Raises:
-        DatasetFolderError: the folder holds other files, or a dataset with other settings; names what differs.
+        DatasetFolderError: the folder holds other files, a dataset with other settings (names what differs), or one
+            with more variants than are wanted, which would be lost.
     """
     manifest = folder / MANIFEST
     if manifest.exists():
-        _compare(manifest, read_json(manifest), identity)
+        found = read_json(manifest)
+        _compare(manifest, found, identity)
+        _keep_all(folder, found, count)
         return
     if folder.is_dir() and any(folder.iterdir()):
         raise DatasetFolderError(
@@ -180,6 +184,15 @@ def _compare(manifest: Path, found: Any, identity: Mapping[str, Any]) -> None:
         shown = ", ".join(f"{key} {before.get(key)!r} → {wanted.get(key)!r}" for key in differing[:4])
         raise DatasetFolderError(
             f"{manifest}: the dataset there was begun with other settings ({shown}); give those, or another --out"
+        )
+
+
+def _keep_all(folder: Path, manifest: Mapping[str, Any], count: int) -> None:
+    there = manifest.get("figures", {}).get("accepted", 0)
+    if count < there:
+        raise DatasetFolderError(
+            f"--count {count}: expected at least the {there} variants that {folder} holds, since fewer would remove "
+            f"some; give --count {there} or more, or another --out"
         )
 
 

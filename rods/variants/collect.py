@@ -25,6 +25,7 @@ from rods.exchange.rundir import RunDir
 from rods.tasks.model import Task
 
 REJECTED = ("dropped", "quarantined", "expired", "refused")
+LEFT_OUT = "left out"
 _STATES = ("ready", "claimed", "done", "quarantine")
 Record = dict[str, Any]
 
@@ -51,7 +52,7 @@ class Item:
         type, kind: of the task.
         distance: of Φ from the parent's; None where there is no variant.
         attempts: made for the request.
-        status: published (on its way), waiting, active, retired, or one of REJECTED.
+        status: published (on its way), waiting, active, retired, LEFT_OUT, or one of REJECTED.
         reason: why it was rejected or retired, "" else.
         failures: failed attempts, in order.
         task: the variant, None where there is none.

@@ -11,11 +11,11 @@ from rods import tasks
 from rods.config import TasksConfig
 from rods.errors import RodsError
 from rods.exchange.atomic import read_json
-from rods.synthesis.dataset import JOURNAL, MANIFEST
+from rods.synthesis.dataset import JOURNAL, MANIFEST, REJECTED
 from rods.synthesis.offline import Request, finished
 from rods.tasks.file import TRAIN
 from rods.tasks.model import Task
-from rods.variants.collect import Attempt, Item
+from rods.variants.collect import LEFT_OUT, Attempt, Item
 
 _PUBLISHED = "published"
 
@@ -29,15 +29,15 @@ def is_dataset(folder: Path) -> bool:
 def collect(folder: Path) -> list[Item]:
     """Every variant and every request without one, in the order of the requests.
 
-    A variant that the finished dataset left out, because it repeats another, is refused.
+    A variant that repeats another is refused; one that a finished dataset had enough without is left out.
 
     Raises:
         RodsError: a journal is damaged.
     """
-    train = folder / TRAIN
-    chosen = {json.loads(line)["id"] for line in train.read_text().splitlines()} if train.is_file() else None
+    chosen = _values(folder / TRAIN, "id")
+    refused = _values(folder / REJECTED, "key") or set()
     requests = [request for _, request in sorted(finished(folder / JOURNAL).items())]
-    return [item for request in requests for item in _items(request, chosen)]
+    return [item for request in requests for item in _items(request, chosen, request.key in refused)]
 
 
 def parents(folder: Path) -> Mapping[str, Task]:
@@ -50,7 +50,12 @@ def parents(folder: Path) -> Mapping[str, Task]:
         return {}
 
 
-def _items(request: Request, chosen: set[str] | None) -> list[Item]:
+def _values(file: Path, name: str) -> set[str] | None:
+    """What the file's lines have under `name`; None before the dataset is finished."""
+    return {json.loads(line)[name] for line in file.read_text().splitlines()} if file.is_file() else None
+
+
+def _items(request: Request, chosen: set[str] | None, refused: bool) -> list[Item]:
     made = [Task.from_json(task) for task in request.tasks]
     attempts = tuple(
         Attempt(failure["type"], failure["function"], failure["turn"], failure["detail"])
@@ -58,13 +63,15 @@ def _items(request: Request, chosen: set[str] | None) -> list[Item]:
     )
     if not made:
         return [_item(request, attempts, None, "dropped", request.reason)]
-    return [_item(request, attempts, task, *_status(task, chosen)) for task in made]
+    return [_item(request, attempts, task, *_status(task, chosen, refused)) for task in made]
 
 
-def _status(task: Task, chosen: set[str] | None) -> tuple[str, str]:
+def _status(task: Task, chosen: set[str] | None, refused: bool) -> tuple[str, str]:
     if chosen is None or task.id in chosen:
         return _PUBLISHED, ""
-    return "refused", "it repeats a variant before it, or enough were there without it (see rejected.jsonl)"
+    if refused:
+        return "refused", "it repeats a variant before it (see rejected.jsonl)"
+    return LEFT_OUT, "enough were there without it"
 
 
 def _item(

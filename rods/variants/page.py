@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from rods.errors import RodsError
 from rods.exchange.atomic import make_dirs, write_text
 from rods.tasks.model import Call, Task
-from rods.variants.collect import Item
+from rods.variants.collect import LEFT_OUT, Item
 from rods.variants.compare import ABSENT, Change, Played, changes, play
 
 _SHOWN_CHARS = 600
@@ -63,7 +63,7 @@ def render(name: str, items: Sequence[Item], pairs: Sequence[Pair]) -> str:
     return environment.get_template("variants.html.j2").render(
         name=name,
         total=len(items),
-        accepted=sum(not item.rejected for item in items),
+        accepted=sum(not item.rejected and item.status != LEFT_OUT for item in items),
         statuses=sorted(Counter(item.status for item in items).items()),
         failures=Counter(failure.type for item in items for failure in item.failures).most_common(),
         pairs=pairs,

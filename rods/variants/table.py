@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rods.variants.collect import Item
+from rods.variants.collect import LEFT_OUT, Item
 
 _REASON_CHARS = 80
 _WIDE = 200  # off a terminal nothing is cut to a width that nobody has
@@ -26,7 +26,10 @@ def show(items: Sequence[Item]) -> None:
         table.add_row(*(Text(cell) for cell in _cells(item)))
     console.print(table)
     rejected = sum(item.rejected for item in items)
-    console.print(f"{len(items) - rejected} accepted, {rejected} rejected", highlight=False)
+    left_out = sum(item.status == LEFT_OUT for item in items)
+    rest = f", {left_out} left out" if left_out else ""
+    accepted = len(items) - rejected - left_out
+    console.print(f"{accepted} accepted, {rejected} rejected{rest}", highlight=False)
 
 
 def _cells(item: Item) -> tuple[str, ...]:

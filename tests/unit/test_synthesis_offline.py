@@ -115,6 +115,16 @@ def test_a_larger_dataset_begins_with_the_smaller_one(tmp_path: Path) -> None:
     assert (tmp_path / "grown" / "train.jsonl").read_bytes().startswith(before)
 
 
+def test_fewer_variants_than_are_there_are_refused_and_none_is_lost(tmp_path: Path) -> None:
+    make(tmp_path / "d", 5)
+    before = contents(tmp_path / "d")
+    with pytest.raises(DatasetFolderError, match=r"--count 2: expected at least the 5 variants.*--out"):
+        make(tmp_path / "d", 2)
+    assert contents(tmp_path / "d") == before
+    make(tmp_path / "d", 5)
+    assert contents(tmp_path / "d") == before
+
+
 _CHILD = """
 import sys
 from pathlib import Path

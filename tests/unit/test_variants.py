@@ -242,3 +242,13 @@ def test_a_static_dataset_is_listed_as_a_run_is(tmp_path: Path) -> None:
     text = Path(page.stdout.replace("\n", "")).read_text()
     assert all(name in text for name in trained)
     assert SEEDS[0].turns[0].query in text, "the seed stands beside its variant"
+
+
+def test_what_a_finished_dataset_had_enough_without_is_left_out_and_not_rejected(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    offline.make(offline.Order("scripted", 3, folder, (), 30, ("tasks.train_count=2",)), lambda _: None)
+    train = folder / "train.jsonl"
+    train.write_text("".join(train.read_text().splitlines(keepends=True)[:2]))
+    (folder / "rejected.jsonl").write_text("")
+    shown = CliRunner().invoke(app, ["variants", str(folder)], catch_exceptions=False).stdout
+    assert shown.splitlines()[-1] == "2 accepted, 0 rejected, 1 left out"
