@@ -16,18 +16,18 @@ import gc
 import json
 import multiprocessing
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmarks import curriculum_pools as pools
 from benchmarks import curriculum_resume
 from benchmarks.curriculum_peer import NAME, Plain
 from benchmarks.curriculum_pools import EPOCH, STEP
+from benchmarks.figure import Figure, compare
 from rods.curriculum import boundary, pool, retirement
 from rods.curriculum.events import EpochStarted, GroupObserved, parse_event
 from rods.curriculum.state import CurriculumState, fold
@@ -36,25 +36,6 @@ from rods.training.tracker import BackgroundWriter, Snapshot
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 TAIL_STEPS = 100  # of the journal that a restart replays
 ONCE_FROM = 100_000  # tasks from which on what takes seconds is measured once; above, no restore
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure; `ratio` above 1 means that ours is better.
-
-    Attributes:
-        ours, peer: medians over the repeats.
-        ratio: of the medians.
-        ours_spread, peer_spread: least and greatest repeat.
-    """
-
-    ours: float
-    peer: float
-    peer_name: str
-    unit: str
-    ratio: float
-    ours_spread: tuple[float, float]
-    peer_spread: tuple[float, float]
 
 
 class Sides:
@@ -207,7 +188,7 @@ def measure(size: int) -> dict[str, Figure]:
             restart = curriculum_resume.Restart(size, Path(folder))
             resumed = seldom(restart.from_snapshot, restart.from_zero)
             figures["resume"] = replace(resumed, peer_name=curriculum_resume.PEER)
-    figures["memory"] = _figure([sides.memory[0]], [sides.memory[1]], "MiB")
+    figures["memory"] = compare([sides.memory[0]], [sides.memory[1]], NAME, "MiB", 3)
     return {f"{name}_{size}": figure for name, figure in figures.items()}
 
 
@@ -228,26 +209,13 @@ class _Alternation:
             if prepare is not None:
                 prepare()
             pairs.append((_milliseconds(ours, clock), _milliseconds(peer, clock)))
-        return _figure([a for a, _ in pairs], [b for _, b in pairs], "ms")
+        return compare([a for a, _ in pairs], [b for _, b in pairs], NAME, "ms", 3)
 
 
 def _milliseconds(work: Callable[[], None], clock: Callable[[], float]) -> float:
     start = clock()
     work()
     return (clock() - start) * 1e3
-
-
-def _figure(ours: Sequence[float], peer: Sequence[float], unit: str) -> Figure:
-    a, b = statistics.median(ours), statistics.median(peer)
-    return Figure(
-        round(a, 3),
-        round(b, 3),
-        NAME,
-        unit,
-        round(b / a, 2) if a > 0 else 0.0,
-        (round(min(ours), 3), round(max(ours), 3)),
-        (round(min(peer), 3), round(max(peer), 3)),
-    )
 
 
 def _resident_mib() -> float:

@@ -11,14 +11,14 @@ import argparse
 import gc
 import json
 import os
-import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import import_module
 from itertools import count
 from typing import Any
 
+from benchmarks.figure import Figure, compare
 from benchmarks.official import as_python, read_entries
 from rods.config import TasksConfig
 from rods.simulation.checker import Judge
@@ -31,27 +31,6 @@ PEER = "bfcl-eval 2026.3.23"
 MEMORY_PASSES = 10
 MEMORY_RESOLUTION_MIB = 0.25
 _ROOT = "bfcl_eval.eval_checker.multi_turn_eval"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure; `ratio` above 1 means that ours is better.
-
-    Attributes:
-        ours: median over the repeats.
-        peer: likewise.
-        ratio: of the medians.
-        ours_spread: least and greatest repeat.
-        peer_spread: likewise.
-    """
-
-    ours: float
-    peer: float
-    peer_name: str
-    unit: str
-    ratio: float
-    ours_spread: tuple[float, float]
-    peer_spread: tuple[float, float]
 
 
 class Sides:
@@ -181,21 +160,7 @@ class _Alternation:
         for _ in range(self._repeats):
             pairs.append((figure(ours()), figure(peer())))
             self._sides.forget_peer()
-        return _figure([a for a, _ in pairs], [b for _, b in pairs], unit)
-
-
-def _figure(ours: Sequence[float], peer: Sequence[float], unit: str) -> Figure:
-    a, b = statistics.median(ours), statistics.median(peer)
-    better = b / a if unit in ("µs", "MiB") else a / b
-    return Figure(
-        round(a, 2),
-        round(b, 2),
-        PEER,
-        unit,
-        round(better, 2),
-        (round(min(ours), 2), round(max(ours), 2)),
-        (round(min(peer), 2), round(max(peer), 2)),
-    )
+        return compare([a for a, _ in pairs], [b for _, b in pairs], PEER, unit)
 
 
 def _memory(sides: Sides) -> Figure:
@@ -203,7 +168,7 @@ def _memory(sides: Sides) -> Figure:
     ours = max(_growth(sides.check_ours), MEMORY_RESOLUTION_MIB)
     peer = _growth(sides.check_peer)
     sides.forget_peer()
-    return _figure([ours], [peer], "MiB")
+    return compare([ours], [peer], PEER, "MiB")
 
 
 def _growth(check: Callable[[], float]) -> float:

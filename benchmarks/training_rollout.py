@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.figure import Figure, compare
 from benchmarks.training_barrier import Barrier
 from launchers import snapshot
 from rods import tasks as task_sources
@@ -46,19 +47,6 @@ from rods.training.learner import Learner
 from rods.training.step import Stepper
 
 SEED = 1
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure; `ratio` above 1 means that ours is better."""
-
-    ours: float
-    peer: float
-    peer_name: str
-    unit: str
-    ratio: float
-    ours_spread: tuple[float, float]
-    peer_spread: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -134,7 +122,7 @@ def rollout_figure(config: Config, repeats: int) -> tuple[Figure, dict[str, Any]
         "engine_steps_peer": other.steps,
         "episodes_equal_on_both_sides": same,
     }
-    return _figure(ours, peer, "turn barrier, same engine", "sampled tokens/CPU s"), about
+    return compare(ours, peer, "turn barrier, same engine", "sampled tokens/CPU s", 1), about
 
 
 class Timed:
@@ -207,13 +195,6 @@ class Noting:
         """A step."""
         self.moments.append((time.process_time(), self._learner.seconds, self._engine.seconds))
         return self._stepper.run(*given)
-
-
-def _figure(ours: Sequence[float], peer: Sequence[float], peer_name: str, unit: str) -> Figure:
-    middle, other = statistics.median(ours), statistics.median(peer)
-    return Figure(
-        middle, other, peer_name, unit, middle / other, (min(ours), max(ours)), (min(peer), max(peer))
-    )
 
 
 def settings(engine: str, tasks: int, group: int, concurrent: int, steps: int) -> Config:

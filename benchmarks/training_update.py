@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from math import isclose
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+from benchmarks.figure import Figure, compare
 from rods.config import (
     ModelConfig,
     RewardConfig,
@@ -46,27 +46,6 @@ SAME_NORM = 2e-3  # relative; TRL adds 1e-4 to the group's deviation, we 1e-6
 
 class UnequalWorkError(RodsError):
     """The sides did not compute the same gradient."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure; `ratio` above 1 means that ours is better.
-
-    Attributes:
-        ours: median over the repeats.
-        peer: likewise.
-        ratio: of the medians.
-        ours_spread: least and greatest repeat.
-        peer_spread: likewise.
-    """
-
-    ours: float
-    peer: float
-    peer_name: str
-    unit: str
-    ratio: float
-    ours_spread: tuple[float, float]
-    peer_spread: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -99,7 +78,7 @@ def measure(repeats: int, updates: int, threads: int, rows: int) -> dict[str, Fi
         "update": _speed(one, tokens, "cpu_s", "tokens per CPU second"),
         "update_wall": _speed(one, tokens, "wall_s", "tokens/s"),
         "update_in_two": _speed(two, tokens, "cpu_s", "tokens per CPU second"),
-        "update_memory": figure(one, lambda answer: [answer["peak_mib"]], "MiB", fewer=True),
+        "update_memory": figure(one, lambda answer: [answer["peak_mib"]], "MiB"),
     }
 
 
@@ -159,30 +138,20 @@ def refuse_unequal(rounds: Rounds) -> None:
 
 
 def _speed(rounds: Rounds, tokens: int, kind: str, unit: str) -> Figure:
-    return figure(rounds, lambda answer: [tokens / seconds for seconds in answer[kind]], unit, fewer=False)
+    return figure(rounds, lambda answer: [tokens / seconds for seconds in answer[kind]], unit)
 
 
-def figure(rounds: Rounds, values: Callable[[dict[str, Any]], list[float]], unit: str, fewer: bool) -> Figure:
+def figure(rounds: Rounds, values: Callable[[dict[str, Any]], list[float]], unit: str) -> Figure:
     """The figure of a quantity that each answer holds one or more values of.
 
     Args:
         rounds: all answers.
         values: from an answer.
         unit: of the values.
-        fewer: less is better.
     """
     ours = [value for answer in rounds.ours for value in values(answer)]
     peer = [value for answer in rounds.peer for value in values(answer)]
-    ratio = median(ours) / median(peer)
-    return Figure(
-        round(median(ours), 1),
-        round(median(peer), 1),
-        PEER,
-        unit,
-        round(1 / ratio if fewer else ratio, 2),
-        (round(min(ours), 1), round(max(ours), 1)),
-        (round(min(peer), 1), round(max(peer), 1)),
-    )
+    return compare(ours, peer, PEER, unit, 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
