@@ -114,6 +114,8 @@ class Loop:
         state = self._ledger.state
         self._ledger.record([RunStarted(self._step, state.epoch, tasks.fingerprint, self._config.seed)])
         self._handover.reopen()
+        if self._step and state.in_epoch and self._config.buffer.barrier:
+            self._take_variants()  # the attempt before may have been stopped while it waited for them
         if self._step == 0 and not state.in_epoch:
             self._evaluate()
 
@@ -138,8 +140,6 @@ class Loop:
         self._step, self._remaining = step, self._remaining[size:]
         emitted, retired = self._decide(tasks, result)
         self._take_variants()
-        # Who left or joined the epoch has moved its steps' borders.
-        self._remaining = sampling.spread(self._remaining, size)
         self._ledger.sync()
         self._watcher.keep(step, result.groups)
         self._watcher.log(self._metrics(result, emitted, retired, time.perf_counter() - started))
@@ -160,6 +160,8 @@ class Loop:
         # The rollouts of the next step may have begun.
         begun = self._config.training.tasks_per_step if self._config.rollout.one_step_off else 0
         self._remaining[begun:begun] = [event.task_id for event in entering]
+        # Who left or joined the epoch has moved its steps' borders.
+        self._remaining = sampling.spread(self._remaining, self._config.training.tasks_per_step)
 
     def _decide(self, tasks: Sequence[Task], result: Result) -> tuple[int, int]:
         """Journal what the step showed and what follows from it; returns how many seeds and retirements."""

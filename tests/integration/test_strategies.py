@@ -110,3 +110,54 @@ def test_tasks_that_leave_or_join_an_epoch_put_none_twice_into_a_step(
     assert {"task_retired", "variant_injected"} <= names
     observed = [(deed["step"], deed["task_id"]) for deed in deeds if deed["name"] == "group_observed"]
     assert len(observed) == len(set(observed)) > 50
+
+
+class Stopped(Answering):
+    """Answers at the barrier, unless it is one of the looks at which it asks to stop."""
+
+    looks = 0
+
+    def __init__(self, run: RunDir, stops: Sequence[int]) -> None:
+        super().__init__(run)
+        self._stops, self._stop = stops, False
+
+    def beat(self, phase: str, **info: Any) -> None:
+        """Answer, or ask to stop."""
+        if phase != "barrier":
+            return
+        Stopped.looks += 1
+        self._stop = Stopped.looks in self._stops
+        if not self._stop:
+            super().keep(0, [])
+
+    def keep(self, step: int, groups: Sequence[Any]) -> None:
+        """Nothing is answered before it is waited for."""
+
+    def stop_requested(self) -> bool:
+        """Whether it has asked."""
+        return self._stop
+
+
+def stopped_at(folder: Path, stops: Sequence[int]) -> tuple[int, list[dict[str, Any]]]:
+    """Attempts and deeds of a streaming run that is stopped at these looks at the barrier."""
+    buffer = {"barrier": True, "injection": "stream", "sampling": "prioritised", "barrier_timeout_s": 60.0}
+    config = soak_config(2, training={"epochs": 3}, buffer=buffer)
+    run, tasks, finished = (
+        RunDir.create(folder, "waits", config_hash(config)),
+        task_sources.load(config.tasks),
+        False,
+    )
+    Stopped.looks = 0
+    while not finished:
+        watcher = Stopped(run, stops)
+        parts = assemble(run, run.next_attempt(), config, tasks, ChainPolicy(config), watcher)  # type: ignore[arg-type]
+        finished = Loop(parts).run()
+        parts.ledger.close()
+    deeds = history(run.journal_dir, "train")
+    return run.last_attempt(), [deed for deed in deeds if deed["name"] != "run_started"]
+
+
+def test_a_stop_while_a_step_waits_for_its_variants_changes_nothing(tmp_path: Path) -> None:
+    straight, stopped = stopped_at(tmp_path, []), stopped_at(tmp_path, [2, 5])
+    assert (straight[0], stopped[0]) == (1, 3)
+    assert stopped[1] == straight[1]
