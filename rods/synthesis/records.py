@@ -11,12 +11,15 @@ from typing import Any
 
 from rods.exchange.journal import JournalWriter
 from rods.exchange.metrics import MetricsWriter, read_metrics
+from rods.exchange.pressure import say
 from rods.exchange.rundir import RunDir
 from rods.synthesis.accounting import Costs
 from rods.synthesis.errors import FAILURES
 from rods.synthesis.pipeline import Outcome
 
 ROLE = "synthesis"
+_SAY_EVERY_S = 60.0
+_SAID = {"claimed": "claimed", "accepted": "accepted", "dropped": "rejected"}
 _COUNTERS = ("claimed", "accepted", "dropped", "quarantined", "attempts", "llm_calls")
 _SPENT = {"llm_calls": "requests", "prompt_tokens": "prompt_tokens", "completion_tokens": "completion_tokens"}
 
@@ -37,6 +40,7 @@ class Records:
         self.errors: Counter[str] = Counter(before.get("errors", {}))
         self._started = time.monotonic() - float(before.get("seconds", 0))
         self._spent_before = {name: int(before.get(name, 0)) for name in _SPENT}
+        self._said = float("-inf")
         self._metrics = MetricsWriter(path)
         self._journal = JournalWriter(run.journal_file(writer, attempt))
 
@@ -81,7 +85,8 @@ class Records:
         self._journal.append({"name": "seed_handed_back", "key": key})
 
     def close(self) -> None:
-        """Make everything durable."""
+        """Make everything durable, and say for `rods logs` what it came to."""
+        self._say()
         self._metrics.close()
         self._journal.close()
 
@@ -94,6 +99,13 @@ class Records:
         line = {"time": time.time(), **counts, **spent, "seconds": seconds, "errors": errors}
         made_by = {"agents": costs.agents, "stages": costs.stages}
         self._metrics.write({**line, **self._rates(spent), **made_by})
+        if time.monotonic() - self._said >= _SAY_EVERY_S:
+            self._say()
+
+    def _say(self) -> None:
+        self._said = time.monotonic()
+        counts = ", ".join(f"{self.counters[name]} {word}" for name, word in _SAID.items())
+        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} seeds and variants so far: {counts}")
 
     def _rates(self, spent: Mapping[str, int]) -> dict[str, float | None]:
         """Acceptance by seed, and what an accepted variant cost; None before there is one."""

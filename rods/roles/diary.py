@@ -1,0 +1,64 @@
+"""What the training role is at, in sentences: one line a step, an evaluation and a checkpoint, for `rods logs`.
+
+They go to standard error, which lies in the attempt's folder. A full disk takes a line away, never the role.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rods.exchange.pressure import say
+
+# The other phases come at every step, whose line says all.
+_PHASES = {
+    "loading": "loading the tasks, the model and the engine",
+    "starting": "model and engine are loaded",
+    "evaluation": "evaluating the held-out tasks",
+    "barrier": "waiting for the answers of synthesis",
+    "checkpoint": "writing a checkpoint",
+}
+
+
+class Diary:
+    """Writes the lines of one process."""
+
+    def __init__(self) -> None:
+        self._step = 0
+
+    def phase(self, name: str, step: int | None) -> None:
+        """A phase begins; `step`: that it belongs to, where there is one."""
+        self._step = self._step if step is None else step
+        if name in _PHASES:
+            self.write(_PHASES[name] + ("" if step is None else f" (step {step})"))
+
+    def record(self, record: dict[str, Any]) -> None:
+        """A line of the metrics: of a step, an epoch or an evaluation."""
+        self.write(_sentence(record))
+
+    def end(self, finished: bool) -> None:
+        """The role ends by itself."""
+        self.write(
+            f"finished after step {self._step}" if finished else f"stopped after step {self._step}, as asked"
+        )
+
+    def write(self, sentence: str) -> None:
+        """One line with the time before it."""
+        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}")
+
+
+def _sentence(record: dict[str, Any]) -> str:
+    match record.get("event"):
+        case "evaluation":
+            result = f"{record['mean']:.3f} over {record['count']} tasks"
+            return f"held out, {record['mode']}: {result} (step {record['step']})"
+        case "epoch":
+            return f"epoch {record['epoch']} is over (step {record['step']})"
+        case _:
+            return _step(record)
+
+
+def _step(record: dict[str, Any]) -> str:
+    parts = [f"step {record['step']} of {record['steps_total']}", f"epoch {record['epoch']}"]
+    parts += [f"reward {record['reward_mean']:.3f}"] if "reward_mean" in record else []
+    return ", ".join([*parts, f"{record['seconds']:.1f} s"])

@@ -1,0 +1,56 @@
+"""What the training role tells people: a line for each thing that happened, none for what the step's line says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from rods.roles.diary import Diary
+
+STEP = {"step": 3, "steps_total": 5, "epoch": 2, "reward_mean": 0.26388, "seconds": 8.57}
+HELD_OUT = {"event": "evaluation", "step": 3, "epoch": 2, "mode": "greedy", "mean": 0.5, "count": 48}
+EPOCH = {"event": "epoch", "step": 3, "epoch": 2}
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines without their times."""
+    lines = capsys.readouterr().err.splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in lines)
+    return [line[20:] for line in lines]
+
+
+def test_a_step_an_evaluation_and_an_epoch_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    for record in (STEP, HELD_OUT, EPOCH):
+        Diary().record(record)
+    assert said(capsys) == [
+        "step 3 of 5, epoch 2, reward 0.264, 8.6 s",
+        "held out, greedy: 0.500 over 48 tasks (step 3)",
+        "epoch 2 is over (step 3)",
+    ]
+
+
+def test_loading_and_checkpoints_are_told_and_the_phases_of_a_step_are_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    diary = Diary()
+    diary.phase("loading", None)
+    for phase in ("starting", "rollout", "update", "checkpoint"):
+        diary.phase(phase, 4)
+    assert said(capsys) == [
+        "loading the tasks, the model and the engine",
+        "model and engine are loaded (step 4)",
+        "writing a checkpoint (step 4)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("finished", "sentence"), [(True, "finished after step 7"), (False, "stopped after step 7, as asked")]
+)
+def test_the_end_says_how_far_it_came(
+    finished: bool, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    diary = Diary()
+    diary.phase("rollout", 7)
+    diary.end(finished)
+    assert said(capsys) == [sentence]
