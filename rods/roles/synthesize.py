@@ -75,4 +75,4 @@ class _Waiting:
             raise _StoppedEarlyError
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _BEAT_EVERY_S
-            self._heartbeat.beat("starting", waiting=what)
+            self._heartbeat.beat("starting", attempt=self._attempt, waiting=what)

@@ -130,7 +130,7 @@ class Desk:
             return
         self._chores_due = time.monotonic() + self._chores_every_s
         self._fence.check()
-        self._heartbeat.beat(phase, open=open_seeds, **self._records.counters)
+        self._heartbeat.beat(phase, attempt=self._attempt, open=open_seeds, **self._records.counters)
         # Before the reaping: a pause of this process must not make it reap its own claims.
         self._keeper.renew()
         self._seeds.reap()

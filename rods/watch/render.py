@@ -43,7 +43,7 @@ def line(state: RunState) -> str:
         f"pool {_pool(state)}",
         f"queues {_queues(state)}",
         f"variants {_variants(state)}",
-        f"eta {duration(state.eta_s)}",
+        f"eta {duration(state.eta_s)}" if state.goes_on else state.status,
     ]
     return "[rods] " + " | ".join(parts)
 
@@ -92,13 +92,10 @@ def hours(value: float) -> str:
 
 
 def _rows(state: RunState) -> list[tuple[str, str]]:
-    pace = " ".join(
-        f"{value:.0f} {name.replace('_per_hour', '/h')}" for name, value in state.throughput.items()
-    )
-    steps = f"{_or_dash(state.step)} of {_or_dash(state.steps_total)}   eta {duration(state.eta_s)}   {pace}"
+    steps = f"{_or_dash(state.step)} of {_or_dash(state.steps_total)}"
     rows = [
         ("epoch", f"{_or_dash(state.epoch)} of {_or_dash(state.epochs_total)}"),
-        ("step", steps),
+        ("step", f"{steps}   {_pace(state)}" if state.goes_on else steps),
         ("reward", _number(state.reward)),
         ("zones", _zones(state)),
         ("pool", _pool(state)),
@@ -107,6 +104,11 @@ def _rows(state: RunState) -> list[tuple[str, str]]:
     rows += [("queues", _queues(state)), ("variants", _variants(state)), ("roles", _roles(state))]
     newest = newest_evaluations(state)
     return rows + [("held out", _evaluation(mode, line)) for mode, line in newest.items()]
+
+
+def _pace(state: RunState) -> str:
+    pace = (f"{value:.0f} {name.replace('_per_hour', '/h')}" for name, value in state.throughput.items())
+    return f"eta {duration(state.eta_s)}   {' '.join(pace)}"
 
 
 def _jobs(jobs: tuple[JobState, ...]) -> RenderableType:

@@ -15,7 +15,7 @@ _WORDS = (("planned", "planned"), ("used", "used"), ("wasted", "lost"))
 def show(accounts: Sequence[Cost], console: Console) -> None:
     """Print each account, and what the paper's run took beside it."""
     for account in accounts:
-        console.print(_table(account))
+        console.print(_table(account) if account.total("planned") else f"{account.run}: no GPUs")
         for line in _notes(account):
             console.print(line, markup=False, highlight=False)
         console.print()

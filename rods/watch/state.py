@@ -38,7 +38,7 @@ class RunState:
         pool: tasks: active, seeds, variants, waiting for the next epoch.
         queues: messages by queue and state.
         synthesis: cumulative counts: claimed, accepted, dropped, attempts.
-        roles: by role: phase and seconds since its heartbeat.
+        roles: by role: phase and seconds since its heartbeat, where that is of its newest attempt.
         evaluations: the held-out evaluations so far.
         throughput: steps_per_hour and rollouts_per_hour at the pace of the last `ETA_STEPS` steps.
         eta_s: seconds to the last step at that pace.
@@ -119,10 +119,7 @@ def read_state(run: RunDir, slurm: Scheduler | None = None) -> RunState:
         attempt=reader.read(str(run.attempts), run.last_attempt, 0),
         queues=reader.read(str(run.path / "queues"), lambda: _queues(run), {}),
         synthesis=reader.read(str(run.metrics), lambda: replica.totals(run, "synthesis", _SYNTHESIS), {}),
-        roles={
-            role: {"phase": beat.phase, "age_s": round(beat.age_s, 1), "info": beat.info}
-            for role, beat in beats.items()
-        },
+        roles=reader.read(str(run.attempts), lambda: _roles(run, beats), {}),
         jobs=jobs,
         sentence=sentence,
         troubles=tuple(reader.troubles),
@@ -133,6 +130,17 @@ def read_state(run: RunDir, slurm: Scheduler | None = None) -> RunState:
 def _jobs(run: RunDir, slurm: Scheduler | None) -> tuple[JobState, ...]:
     submitted = started.of_run(run)
     return look(submitted, (slurm or scheduler.HERE).query(job.job_id for job in submitted))
+
+
+def _roles(run: RunDir, beats: dict[str, Beat]) -> dict[str, dict[str, Any]]:
+    """What the roles of the newest attempt do; a beat that an earlier one left says nothing about it."""
+    newest = run.last_attempt()
+    return {
+        role: {"phase": beat.phase, "age_s": round(beat.age_s, 1), "info": beat.info}
+        for role, beat in beats.items()
+        # A daemon in a job of its own numbers its attempts by itself.
+        if beat.info.get("attempt", newest) >= (RunDir(run.path, role).last_attempt() or newest)
+    }
 
 
 def _queues(run: RunDir) -> dict[str, dict[str, int]]:

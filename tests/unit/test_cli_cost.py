@@ -62,3 +62,13 @@ def test_what_it_cannot_read_is_named(tmp_path: Path) -> None:
     run.config_file.write_text("cluster: 3\n")
     with pytest.raises(CorruptFileError, match=r"config\.yaml"):
         CliRunner().invoke(app, ["cost", str(run.path)], catch_exceptions=False)
+
+
+def test_a_run_without_gpus_says_so_and_has_no_table_of_zeros(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    role = {"nodes": 1, "gpus_per_node": 0}
+    cluster = {"time_hours": 1, "train": role, "synthesis": role}
+    run.config_file.write_text(yaml.safe_dump({"cluster": cluster, "synthesis": {"enabled": True}}))
+    done = CliRunner().invoke(app, ["cost", str(run.path)], catch_exceptions=False)
+    assert f"{run.name}: no GPUs" in done.stdout
+    assert "0.00" not in done.stdout

@@ -82,7 +82,7 @@ def records(run: RunDir, attempt: int = 1) -> list[dict[str, Any]]:
     return journal.read(run.journal_file("synthesis", attempt))[0]
 
 
-def test_six_seeds_poison_and_a_dropped_one(run: RunDir) -> None:
+def test_six_seeds_poison_and_a_dropped_one(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
     seeds = tasks.load(TasksConfig(source="scripted", train_count=6, heldout_count=0)).train
     for index, seed in enumerate(seeds):
         put(run, f"{index:06d}-{seed.id}", seed)
@@ -118,7 +118,10 @@ def test_six_seeds_poison_and_a_dropped_one(run: RunDir) -> None:
     expected = {"claimed": 10, "accepted": 6, "dropped": 4, "quarantined": 3, "attempts": 7, "llm_calls": 0}
     assert {name: last[name] for name in expected} == expected
     assert last["errors"] == {kind: int(kind == "func_sample_failed") for kind in FAILURES}
-    assert "synthesis" in heartbeat.read_all(run.heartbeats)
+    assert heartbeat.read_all(run.heartbeats)["synthesis"].info["attempt"] == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].endswith("seeds and variants so far: 10 claimed, 6 accepted, 4 rejected")
+    assert len(lines) == 2, "the first answer and the end; between them a minute must pass"
     stages = last["stages"]
     assert set(stages) == {"plan", "execute", "ground", "critique", "challenge", "check"}
     assert {name: clock["count"] for name, clock in stages.items()} == dict.fromkeys(stages, 6)

@@ -12,8 +12,9 @@ from slurm_answers import FakeSlurm
 from watch_examples import make_run, submitted
 
 from launchers.scheduler import Scheduler
+from rods.exchange import stop
 from rods.exchange.rundir import RunDir
-from rods.watch.render import panel
+from rods.watch.render import line, panel
 from rods.watch.state import RunState, read_state
 
 
@@ -49,6 +50,16 @@ def test_the_panel_fits_the_terminal_and_loses_nothing(tmp_path: Path, width: in
         "0.500 greedy",
     ):
         assert part in text
+
+
+def test_a_run_that_has_ended_has_no_pace(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    stop.finish(run, 1)
+    text = drawn(read_state(run), 100)
+    assert "8 of 20" in text
+    assert "eta" not in text
+    assert "steps/h" not in text
+    assert "eta" not in line(read_state(run))
 
 
 def test_many_jobs_are_shortened_and_counted(tmp_path: Path) -> None:

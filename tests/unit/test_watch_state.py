@@ -14,6 +14,7 @@ from watch_examples import STEP, beat_of_a_dead_process, make_run, submitted
 
 from launchers.scheduler import Scheduler
 from rods.exchange import owner, stop
+from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
 from rods.watch.progress import LineView
@@ -32,6 +33,20 @@ def test_the_state_is_read_from_the_files(tmp_path: Path) -> None:
     assert state.eta_s == 12 * 10.0
     assert state.evaluations[0]["mean"] == 0.5
     assert state.roles["train"]["phase"] == "rollout"
+
+
+def test_a_heartbeat_of_an_earlier_attempt_is_not_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    Heartbeat(run.heartbeats, "train").finish(attempt=1)
+    Heartbeat(run.heartbeats, "synthesis").beat("idle", attempt=1)
+    assert set(read_state(run).roles) == {"train", "synthesis"}
+    run.attempt_dir(run.next_attempt())
+    assert read_state(run).roles == {}
+    apart = RunDir(run.path, "synthesis")
+    apart.attempt_dir(apart.next_attempt())
+    assert set(read_state(run).roles) == {"synthesis"}, "a daemon apart numbers its own attempts"
+    Heartbeat(run.heartbeats, "train").beat("loading", attempt=2)
+    assert read_state(run).roles["train"]["phase"] == "loading"
 
 
 def test_an_empty_run_has_a_state_too(tmp_path: Path) -> None:
