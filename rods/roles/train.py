@@ -24,6 +24,7 @@ from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
 from rods.model_path import local
+from rods.roles.diary import Diary
 from rods.roles.watchdog import Watchdog
 from rods.rollout import engine as engines
 from rods.rollout.chat import Chat, load_tokenizer
@@ -83,6 +84,7 @@ def train(run: RunDir, attempt: int, build: StepperBuilder) -> int:
         parts = assemble(run, attempt, config, tasks, stepper, watcher)
         stack.callback(parts.ledger.close)
         finished = Loop(parts).run()
+        watcher.diary.end(finished)
     return 0 if finished else os.EX_TEMPFAIL
 
 
@@ -126,6 +128,7 @@ class RunWatcher:
 
     Attributes:
         text: decodes a transcript; set once the tokenizer is loaded.
+        diary: tells people what the role is at.
     """
 
     text: Callable[[Sequence[int]], str]
@@ -135,6 +138,7 @@ class RunWatcher:
         self._attempt = attempt
         self._config = config
         self._tracker = tracker
+        self.diary = Diary()
         self._heartbeat = Heartbeat(run.heartbeats, ROLE)
         self._metrics = MetricsWriter(run.metrics / f"{ROLE}.jsonl")
         self._watchdog = Watchdog(config.launch.watchdog_s)
@@ -145,13 +149,16 @@ class RunWatcher:
         """Write a heartbeat: at once for a new phase, else at most one a second."""
         self._watchdog.moved()
         now = time.monotonic()
+        if phase != self._last_phase:
+            self.diary.phase(phase, info.get("step"))
         if phase != self._last_phase or now - self._last_beat >= _BEAT_EVERY_S:
             self._heartbeat.beat(phase, attempt=self._attempt, **info)
             self._last_beat, self._last_phase = now, phase
 
     def log(self, record: dict[str, Any]) -> None:
-        """Append to metrics/train.jsonl and copy to W&B."""
+        """Append to metrics/train.jsonl, say it and copy it to W&B."""
         self._metrics.write(record)
+        self.diary.record(record)
         names = (record.get("event", ROLE), record.get("mode"))
         self._tracker.log({"/".join(name for name in names if name): record}, record["step"])
 
