@@ -98,10 +98,14 @@ def test_acebenchs_end_to_end_accuracy_is_its_score(tmp_path: Path) -> None:
 
 
 def test_tau2s_score_is_the_mean_reward_of_all_trials(tmp_path: Path) -> None:
-    file = tmp_path / "results.json"
+    suite = get("tau2_retail")
+    file = Path(suite.variables(TARGET, tmp_path)["TAU2_DATA_DIR"]) / "simulations/rods_retail/results.json"
+    assert file.is_relative_to(tmp_path / "data")  # where the repository has its domains
+    file.parent.mkdir(parents=True)
     values = (1.0, 0.0, 0.0, 1.0, 1.0)
     file.write_text(json.dumps({"simulations": [{"reward_info": {"reward": value}} for value in values]}))
-    assert (rewards(file).accuracy, rewards(file).count) == (0.6, 5)
+    (part,) = suite.scores(TARGET, tmp_path)
+    assert (part.accuracy, part.count) == (0.6, 5)
 
 
 @pytest.mark.parametrize(
