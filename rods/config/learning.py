@@ -72,7 +72,8 @@ class TrainingConfig:
     micro_batch_tokens: int = 8192  # tokens per forward/backward
     gradient_checkpointing: bool | None = None  # recompute activations in the backward pass; null: on a GPU
     zero_stage: int = 0  # DeepSpeed ZeRO stage, 0 to 3
-    threads: int | None = None  # CPU threads of the learner; null: torch's default
+    ranks_per_node: int | None = None  # processes that train together; null: one a GPU, one without GPUs
+    threads: int | None = None  # CPU threads of the learner, in each rank; null: torch's default
     checkpoint_every_steps: int = 0  # 0: at epoch ends only
     keep_checkpoints: int = 2
     keep_best: str = ""  # export the policy at each new best evaluation: sampled | greedy | "" (never)

@@ -24,6 +24,7 @@ from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
 from rods.model_path import local
+from rods.roles import ranks
 from rods.roles.diary import Diary
 from rods.roles.watchdog import Watchdog
 from rods.rollout import engine as engines
@@ -38,6 +39,7 @@ from rods.training.learner import Learner
 from rods.training.ledger import Ledger
 from rods.training.loop import Loop, Parts
 from rods.training.protocols import Stepper
+from rods.training.ranks import leading
 from rods.training.stages import planned_steps
 from rods.training.step import Stepper as PolicyStepper
 
@@ -65,13 +67,14 @@ def main(run_dir: str, attempt: int) -> int:
         RodsError: anything that makes the run impossible; the message is complete.
     """
     run = RunDir.open(Path(run_dir))
-    return train(run, attempt, partial(build_stepper, run.attempt_dir(attempt)))
+    with ranks.others(run, attempt, snapshot.load_config(run)):
+        return train(run, attempt, partial(build_stepper, run.attempt_dir(attempt)))
 
 
 def train(run: RunDir, attempt: int, build: StepperBuilder) -> int:
     """`main` with a policy of the caller's making."""
     config = snapshot.load_config(run)
-    _quiet(config)
+    quiet(config)
     with ExitStack() as stack:
         tracker = stack.enter_context(Tracker(run, ROLE, config))
         watcher = RunWatcher(run, attempt, config, tracker)
@@ -81,7 +84,8 @@ def train(run: RunDir, attempt: int, build: StepperBuilder) -> int:
         stepper = build(config, tasks)
         stack.callback(stepper.close)
         watcher.text = stepper.text
-        parts = assemble(run, attempt, config, tasks, stepper, watcher)
+        leader = stack.enter_context(leading(stepper))
+        parts = assemble(run, attempt, config, tasks, leader, watcher)
         stack.callback(parts.ledger.close)
         finished = Loop(parts).run()
         watcher.diary.end(finished)
@@ -192,7 +196,7 @@ class RunWatcher:
         }
 
 
-def _quiet(config: Config) -> None:
+def quiet(config: Config) -> None:
     """Threads as configured; libraries speak up only about errors."""
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)

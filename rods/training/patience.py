@@ -37,7 +37,7 @@ class Patience:
     def begin(self) -> None:
         """From here on nothing would be lost by leaving."""
         # One of several ranks must not leave alone: the others would wait for it.
-        self._may_leave = together.alone()
+        self._may_leave = together.single()
 
     def end(self) -> None:
         """From here on something would."""

@@ -6,7 +6,8 @@ how it went, and rank 0 alone decides whether there is another try.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch.distributed as dist
@@ -14,14 +15,32 @@ import torch.distributed as dist
 from rods.errors import RodsError
 from rods.exchange import pressure
 
+_leads = False
+
 
 class PeerError(RodsError):
     """Another rank failed at what all ranks do together."""
 
 
-def alone() -> bool:
+def single() -> bool:
     """Whether there is no other rank."""
     return not dist.is_initialized() or dist.get_world_size() == 1
+
+
+def alone() -> bool:
+    """Whether no other rank takes part in what this one does now."""
+    return _leads or single()
+
+
+@contextmanager
+def led(leads: bool) -> Iterator[None]:
+    """While it lasts the others only wait for what rank 0 tells them (True), or take part again (False)."""
+    global _leads  # of the process, as the group itself is
+    before, _leads = _leads, leads
+    try:
+        yield
+    finally:
+        _leads = before
 
 
 def all_or_none(action: Callable[[], object]) -> None:

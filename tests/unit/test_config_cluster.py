@@ -81,7 +81,7 @@ def test_mounts_may_say_where_and_how() -> None:
 
 @pytest.mark.parametrize("name", ["gpus_per_node", "cpus_per_task", "mem_gb", "nodes"])
 def test_one_job_cannot_have_two_shapes(name: str) -> None:
-    roles = {"train": {name: 2}, "synthesis": {name: 3}}
+    roles = {"train": {name: 1}, "synthesis": {name: 3}}
     assert keys({"coschedule": "single", **roles}) == {f"cluster.synthesis.{name}"}
     assert keys({"coschedule": "het", **roles}) == set()
     assert keys({"coschedule": "single", **roles}, synthesis={"enabled": False}) == set()

@@ -75,7 +75,7 @@ def _training(config: Config) -> Iterator[Problem]:
     yield from choice("training.algorithm", training.algorithm, ("grpo", "ppo"))
     aggregations = ("seq-mean-token-mean", "token-mean")
     yield from choice("training.loss_aggregation", training.loss_aggregation, aggregations)
-    for name in ("epochs", "keep_checkpoints", "threads"):
+    for name in ("epochs", "keep_checkpoints", "ranks_per_node", "threads"):
         yield from at_least(f"training.{name}", getattr(training, name), 1)
     for name in ("checkpoint_every_steps", "evaluate_every_epochs", "max_resamples"):
         yield from at_least(f"training.{name}", getattr(training, name), 0)
@@ -161,16 +161,24 @@ def _batches(config: Config) -> Iterator[Problem]:
             f"{rollouts} rollouts a step cannot be divided evenly",
             f"set a divisor of {rollouts}",
         )
+    cluster = config.cluster.train
+    if config.cluster.kind == "slurm" and cluster.nodes > 1:
+        yield Problem(
+            "cluster.train.nodes",
+            cluster.nodes,
+            "the ranks of a training run are started on one node",
+            "set it to 1, and cluster.train.gpus_per_node to the GPUs of that node",
+        )
     # A GPU has a rank of its own. Without the groups left out, whole groups must still be shared equally.
-    ranks = max(1, config.cluster.train.nodes * config.cluster.train.gpus_per_node)
+    ranks = max(1, cluster.gpus_per_node) if training.ranks_per_node is None else training.ranks_per_node
     key = "group_size" if training.skip_zero_variance else "tasks_per_step"
     shared = training.group_size if training.skip_zero_variance else rollouts
-    if shared % ranks:
+    if ranks >= 1 and shared % ranks:
         yield Problem(
             f"training.{key}",
             getattr(training, key),
-            f"{shared} rollouts cannot be shared equally by {ranks} GPUs",
-            f"make it so that {ranks} divides them, or change cluster.train",
+            f"{shared} rollouts cannot be shared equally by {ranks} ranks",
+            f"make it so that {ranks} divides them, or change training.ranks_per_node or cluster.train",
         )
     if training.micro_batch_tokens < config.model.max_length:
         yield Problem(
