@@ -2,7 +2,7 @@
 
     python launch.py +experiment=rods_tiny                          run on this machine, follow it to the end
     python launch.py +experiment=rods_qwen4b launch.mode=plan       print what would be done, do nothing
-    python launch.py +experiment=rods_tiny launch.resume=runs/NAME  continue a run
+    rods resume latest                                              continue a run
     python launch.py -m +experiment=rods_tiny seed=1,2              a sweep: every combination is a run of its own
 
 Exit status: 0 finished (or submitted, or planned), 1 ended before its end or not submitted, 2 a configuration or a
@@ -11,11 +11,17 @@ launch that was refused, 130 interrupted.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
 
-import hydra
+try:
+    import hydra
+except ModuleNotFoundError:
+    told = "this Python lacks the packages of RODS: run `make install`, then .venv/bin/python launch.py …"
+    print(f"launch.py: {told}", file=sys.stderr)
+    sys.exit(2)
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -24,6 +30,7 @@ from omegaconf import DictConfig
 from launchers.sweep_overrides import in_order
 from launchers.terminal import exit_status, show
 from rods.config import ConfigError, LaunchMode, from_mapping, validate
+from rods.config.typed import check_named
 
 _MULTIRUN = ("-m", "--multirun")
 
@@ -45,13 +52,16 @@ def launch_one(composed: DictConfig, asked: HydraConf) -> int:
     """
     # Imported here, since --help needs neither this nor what it brings along.
     from launchers import plan
+    from rods.roles import place
 
     overrides = list(asked.overrides.task)
     _check_single(asked, overrides)
     config = from_mapping(composed)
+    check_named(config)
     validate(config)
     planned = plan.build(config)
     if config.launch.mode is LaunchMode.plan:
+        place.check_files(config)
         show(plan.render(planned))
         return 0
     from rods.roles import launching  # not needed to plan
@@ -78,6 +88,11 @@ def _check_single(asked: HydraConf, overrides: Sequence[str]) -> None:
         )
 
 
+def _run() -> int:
+    launch()
+    return 0  # what Hydra only shows: --help, --cfg
+
+
 def _arguments(typed: Sequence[str]) -> list[str]:
     """What was typed, in the order that works: -m may stand anywhere, an experiment comes before its ablation."""
     flags = [text for text in typed if text in _MULTIRUN]
@@ -92,4 +107,6 @@ def _is_override(text: str) -> bool:
 
 if __name__ == "__main__":
     sys.argv[1:] = _arguments(sys.argv[1:])
-    launch()
+    # Hydra would print its own text and end with 1; so it raises what is told here, with the status of a refusal.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    sys.exit(exit_status(_run))

@@ -29,15 +29,18 @@ def open_for_resume(path: str, config: Config) -> RunDir:
         OwnedError: another process follows it, or was faster.
         NotARunDirError: no run directory.
     """
+    if path == "latest":
+        raise LaunchError(
+            "launch.resume = latest: expected a run directory; `rods resume latest` finds the newest"
+        )
     run = RunDir.open(Path(path))
     frozen = load_config(run)
     if config_hash(frozen) != config_hash(config):
         changed = differences(frozen, config)
-        overrides = " ".join(run.read_manifest().get("overrides", []))
         raise LaunchError(
             f"launch.resume = {path}: its configuration differs in {len(changed)} key(s): "
             f"{'; '.join(changed[:_SHOWN])}{' …' if len(changed) > _SHOWN else ''}. "
-            f"Compose it as it was: python launch.py {overrides} launch.resume={path}"
+            f"Resume it as it was frozen: rods resume {path}"
         )
     # Owned before it is asked for signs of life: what is found then stays true.
     owner.take(run, config.launch.heartbeat_timeout_s)

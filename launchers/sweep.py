@@ -20,6 +20,7 @@ from omegaconf import DictConfig, open_dict
 from launchers import plan
 from launchers.sweep_overrides import Parser, SweepError, Texts, expand
 from rods.config import Config, ConfigError, from_mapping, validate
+from rods.config.typed import check_named, explained
 from rods.errors import RodsError
 
 LAUNCHER = (
@@ -79,12 +80,13 @@ def _point(composer: _Composer, number: int, overrides: Texts) -> Point | Refuse
     refuse = partial(Refused, number, overrides)
     try:
         config = from_mapping(composer.compose(overrides))
+        check_named(config)
         validate(config)
         if config.launch.resume:
             return refuse("launch.resume names one run, a sweep makes new ones: resume each by itself")
         return Point(number, overrides, config, plan.build(config))
     except HydraException as error:
-        return refuse(" ".join(str(error).split()) or " ".join(str(error.__cause__).split()))
+        return refuse(explained(error))
     except RodsError as error:
         return refuse(str(error))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from launchers.sweep import Point, Refused, labels
-from launchers.terminal import columns
+from launchers.terminal import columns, launch_line
 
 
 class State(StrEnum):
@@ -85,7 +84,7 @@ def results(found: Sequence[Result]) -> str:
         lines += ["follow: rods ls; rods status --watch RUN; rods logs RUN train -f   stop: rods cancel RUN"]
     bad = [one for one in found if one.state not in GOOD]
     lines += [f"go on: rods resume {one.path}" for one in bad if one.path]
-    lines += [f"again: python launch.py {shlex.join(one.point.overrides)}" for one in bad if not one.path]
+    lines += [f"again: {launch_line(one.point.overrides)}" for one in bad if not one.path]
     return "\n".join(lines)
 
 

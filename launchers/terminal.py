@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import yaml
 from hydra.errors import HydraException
 
+from rods.config.typed import explained
 from rods.errors import RodsError
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
@@ -20,9 +23,23 @@ def exit_status(action: Callable[[], int]) -> int:
         return action()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (RodsError, OSError, yaml.YAMLError, HydraException) as error:
+    except HydraException as error:
+        print(f"launch.py: {explained(error)}", file=sys.stderr)
+        return REFUSED
+    except (RodsError, OSError, yaml.YAMLError) as error:
         print(f"launch.py: {error}", file=sys.stderr)
         return REFUSED
+
+
+def launch_line(overrides: Sequence[str]) -> str:
+    """What to type to launch with `overrides`: this Python and this launch.py, wherever the shell stands."""
+    script = Path(__file__).parents[1] / "launch.py"
+    return shlex.join([_from_here(Path(sys.executable)), _from_here(script), *overrides])
+
+
+def _from_here(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def show(text: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from rods.errors import RodsError
 
 _ASSETS = Path(__file__).parent / "assets"
+_ONLY_PATHS = ("/", "./", "../", "~")  # no name on the hub begins so
 
 
 class ModelNotFoundError(RodsError):
@@ -17,7 +18,7 @@ def resolve(path: str) -> str:
     """The folder (or hub name, left as it is) that transformers and vLLM load `model.path` from.
 
     Raises:
-        ModelNotFoundError: a shipped model that does not exist, or a folder without a config.json.
+        ModelNotFoundError: a shipped model or a folder that does not exist, or one without a config.json.
     """
     if path.startswith("shipped/"):
         folder = _ASSETS / path.removeprefix("shipped/")
@@ -29,6 +30,11 @@ def resolve(path: str) -> str:
         return str(folder)
     folder = Path(path)
     if not folder.is_dir():
+        if path.startswith(_ONLY_PATHS):
+            raise ModelNotFoundError(
+                f"model.path = {path!r}: expected a Hugging Face model folder, found no folder there; give one, or the "
+                "name of a model on the hub"
+            )
         return path
     if not (folder / "config.json").is_file():
         raise ModelNotFoundError(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import hydra
 from hydra.errors import HydraException
 
 from rods.config import Config, ConfigError, from_mapping, validate
+from rods.config.folder import FOLDER
+from rods.config.typed import explained
 
-FOLDER = Path(__file__).parents[2] / "conf"
 _FIRST = ("experiment", "ablation")  # in this order before all others: each may change what stands before it
 
 
@@ -24,10 +24,7 @@ def compose(overrides: Sequence[str]) -> Config:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(FOLDER)):
             config = from_mapping(hydra.compose("config", overrides=in_order(overrides)))
     except HydraException as error:
-        raise ConfigError(
-            f"{' '.join(overrides)}: expected overrides of conf/ such as synthesis=paper or synthesis.workers=8 "
-            f"({' '.join(str(error).split())})"
-        ) from error
+        raise ConfigError(explained(error)) from error
     validate(config)
     return config
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import subprocess
 import sys
@@ -16,12 +15,12 @@ from launchers import local, resume, slurm, snapshot
 from launchers.errors import LaunchError
 from launchers.plan import Plan
 from launchers.resources import TRAIN, resources
-from rods import model_path
 from rods.config import Config, LaunchMode
 from rods.errors import RodsError
 from rods.exchange import owner, permissions, stop
+from rods.exchange.marker import MARKER
 from rods.exchange.rundir import RunDir
-from rods.roles import slurm_follower
+from rods.roles import place, slurm_follower
 from rods.roles.entry import run_role
 from rods.roles.outcome import Outcome
 from rods.roles.supervisor import Patience, Supervisor
@@ -35,7 +34,7 @@ def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
         RodsError: refused; nothing was started.
     """
     console = LastingConsole()
-    check_place(config)
+    place.check(config)
     run = _open_or_create(config, plan, overrides)
     try:
         return _start(config, run, console)
@@ -100,21 +99,8 @@ def conclude(run: RunDir, outcome: Outcome, console: Console) -> None:
         say(f"report:        {paths.html}")
         for plot in paths.plots:
             say(f"plot:          {plot}")
-    if outcome.exit_code:
-        overrides = shlex.join(run.read_manifest().get("overrides", []))
-        say(f"to continue:   python launch.py {overrides} launch.resume={run.path}")
-
-
-def check_place(config: Config) -> None:
-    """Refuse what can be refused before a run directory is made: no Slurm here, no model files for a local run.
-
-    Raises:
-        RodsError: says what is missing here.
-    """
-    if config.cluster.kind == "slurm":
-        slurm.check_available()
-    else:
-        model_path.resolve(config.model.path)
+    if outcome.exit_code and any(run.checkpoints.glob(f"step_*/{MARKER}")):
+        say(f"to continue:   rods resume {run.path}")
 
 
 def _open_or_create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:

@@ -15,6 +15,7 @@ from launchers.sweep_overrides import SweepError
 from launchers.terminal import exit_status, show
 from rods.config import LaunchMode
 from rods.registry import Registry
+from rods.roles import place
 
 # How the checked points of a sweep are started, by the kind of cluster: points → exit status.
 PLACES = Registry(
@@ -38,13 +39,13 @@ def _main(loader: ConfigLoader, master: DictConfig, overrides: Sequence[str]) ->
     for sentence in sweep_table.duplicates(points):
         print(f"launch.py: note: {sentence}", file=sys.stderr)
     if points[0].config.launch.mode is LaunchMode.plan:
+        for point in points:
+            place.check_files(point.config)
         show(sweep_table.costs(points))
         return 0
     show(sweep_table.listing(made))
-    from rods.roles import launching  # not needed to plan
-
     for point in points:
-        launching.check_place(point.config)
+        place.check(point.config)
     return int(PLACES.get(points[0].config.cluster.kind)(points))
 
 

@@ -48,6 +48,16 @@ def load(config: TasksConfig) -> TaskSet:
     )
 
 
+def check_there(path: Path) -> None:
+    """Whether `load` finds a file of tasks at `path`; what it holds is not looked at.
+
+    Raises:
+        TaskFileError: there is none.
+    """
+    if not (path.is_file() or (path / TRAIN).is_file()):
+        raise _missing(path)
+
+
 def read(path: Path) -> tuple[Task, ...]:
     """The tasks of a JSONL file, in order.
 
@@ -58,12 +68,16 @@ def read(path: Path) -> tuple[Task, ...]:
         with path.open(encoding="utf-8") as lines:
             return tuple(_task(path, number, line) for number, line in enumerate(lines, 1))
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise TaskFileError(
-            f"tasks.path: expected a folder with {TRAIN}, or a JSONL file, found none at {path}; "
-            "`rods synthesize --out FOLDER` makes one"
-        ) from error
+        raise _missing(path) from error
     except UnicodeDecodeError as error:
         raise TaskFileError(f"{path}: expected UTF-8 text, found other bytes ({error})") from error
+
+
+def _missing(path: Path) -> TaskFileError:
+    return TaskFileError(
+        f"tasks.path: expected a folder with {TRAIN}, or a JSONL file, found none at {path}; "
+        "`rods synthesize --out FOLDER` makes one"
+    )
 
 
 def _task(path: Path, number: int, line: str) -> Task:

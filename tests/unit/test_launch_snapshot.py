@@ -152,12 +152,17 @@ def test_a_source_without_a_package_cannot_be_frozen(tmp_path: Path) -> None:
         snapshot.freeze(run, CONFIG, [], source=tmp_path)
 
 
-def test_resume_refuses_another_experiment_and_says_how_to_compose_it(tmp_path: Path) -> None:
+def test_resume_refuses_another_experiment_and_says_how_to_resume_it(tmp_path: Path) -> None:
     run = frozen(tmp_path)
     other = replace(CONFIG, training=TrainingConfig(epochs=9))
     with pytest.raises(LaunchError, match=r"training\.epochs: 5 → 9") as refused:
         open_for_resume(str(run.path), other)
-    assert "python launch.py +experiment=frozen launch.resume=" in str(refused.value)
+    assert str(refused.value).endswith(f"rods resume {run.path}")
+
+
+def test_the_newest_run_is_found_by_the_command_only() -> None:
+    with pytest.raises(LaunchError, match="`rods resume latest`"):
+        open_for_resume("latest", CONFIG)
 
 
 @pytest.mark.parametrize("content", ["", "a: [", "- a\n", "17", "seed: x\n", "\x00"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from launch_stubs import pid_of, stub_run
+from rich.console import Console
 
 from launchers import local, snapshot
 from launchers.errors import LaunchError
@@ -23,8 +25,10 @@ from launchers.resume import open_for_resume
 from rods.exchange import owner, stop
 from rods.exchange.atomic import CorruptFileError
 from rods.exchange.heartbeat import read_all
+from rods.exchange.marker import MARKER
 from rods.exchange.rundir import RunDir
 from rods.roles.entry import run_role
+from rods.roles.launching import conclude
 from rods.roles.outcome import Outcome, Status
 from rods.roles.supervisor import Patience, Supervisor
 
@@ -251,7 +255,7 @@ def test_an_interrupt_stops_both_roles_cleanly(launched: Launched, number: signa
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 130
     assert "interrupted" in output
-    assert f"launch.resume={run.path}" in output
+    assert "to continue" not in output  # there is no checkpoint yet
     for role in ("train", "synthesis"):
         assert (run.path / f"{role}-1.stopped").exists(), f"{role} was killed"
     assert_nothing_left(run)
@@ -310,6 +314,19 @@ def test_a_role_stops_when_the_process_that_held_it_was_killed_too(launched: Lau
     process.kill()
     process.communicate(timeout=90)
     wait_for(lambda: not is_running(pid_of(run, "synthesis")), "the end of synthesis")
+
+
+def test_a_run_with_a_checkpoint_says_how_to_go_on(tmp_path: Path) -> None:
+    run = stub_run(tmp_path, "finish", "until stopped")
+    said = io.StringIO()
+    console = Console(file=said, width=200)
+    conclude(run, Outcome(Status.stopped, "stopped"), console)
+    assert "to continue" not in said.getvalue()
+    saved = run.checkpoints / "step_000001"
+    saved.mkdir(parents=True)
+    (saved / MARKER).write_text("{}")
+    conclude(run, Outcome(Status.stopped, "stopped"), console)
+    assert said.getvalue().endswith(f"to continue:   rods resume {run.path}\n")
 
 
 def test_a_stopped_run_is_continued_as_the_next_attempt(tmp_path: Path) -> None:

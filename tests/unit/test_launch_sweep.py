@@ -197,7 +197,13 @@ def test_each_reason_is_told_once_with_the_points_it_holds_for() -> None:
     [
         ("+experiment=rods_tiny", "boundary.quotas={base: 1}", "reward.name=format", "reward={name: binary}"),
         ("+experiment=rods_qwen4b", "+ablation=static_pool", "+cluster.extra.constraint=ib"),
-        ("tasks=bfcl", "++training.epochs=5", "+cluster.extra={nice: 10}", "cluster=slurm_test"),
+        (
+            "+experiment=rods_tiny",
+            "tasks=bfcl",
+            "++training.epochs=5",
+            "+cluster.extra={nice: 10}",
+            "cluster=slurm_test",
+        ),
         ("~boundary.quotas.base", "+experiment=rods_qwen4b", "synthesis.server_args=[a,b]"),
     ],
 )
@@ -294,5 +300,5 @@ def test_help_is_quick_to_read_and_imports_nothing_heavy(tmp_path: Path) -> None
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.rstrip().endswith("HEAVY []"), done.stdout[-200:]
-    for part in ("+ablation=glob(*)", "launch.mode=plan", "launch.resume=", "ablation: binary_reward"):
+    for part in ("+ablation=glob(*)", "launch.mode=plan", "rods resume latest", "ablation: binary_reward"):
         assert part in done.stdout

@@ -1,0 +1,34 @@
+"""Does this machine have what a run needs from it? Asked before a run directory is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launchers import slurm
+from rods import model_path
+from rods.config import Config
+from rods.tasks import file
+
+
+def check(config: Config) -> None:
+    """Refuse what can be refused before the start: no Slurm here, or files that a run on this machine lacks.
+
+    Raises:
+        RodsError: says what is missing here.
+    """
+    if config.cluster.kind == "slurm":
+        slurm.check_available()
+    check_files(config)
+
+
+def check_files(config: Config) -> None:
+    """Whether the model and the tasks of a run on this machine are here; of other machines nothing is known.
+
+    Raises:
+        ModelNotFoundError, TaskFileError: names the path.
+    """
+    if config.cluster.kind != "local":
+        return
+    model_path.resolve(config.model.path)
+    if config.tasks.source == "file":
+        file.check_there(Path(config.tasks.path))
