@@ -31,7 +31,7 @@ def find_run(run: str) -> Path:
     """The path that RUN means: a path that is there, else a run under ./runs, by its name or its beginning.
 
     Raises:
-        UsageError: "latest" where there is no run, or a beginning that several names have.
+        UsageError: "latest" where there is no run, a name that no run begins with, or a beginning that several have.
     """
     if run == LATEST:
         return _newest()
@@ -46,7 +46,11 @@ def find_run(run: str) -> Path:
             f"RUN = {run}: expected one run, found {len(found)} under {RUNS} that begin so: "
             f"{', '.join(path.name for path in found[:5])}{' …' if len(found) > 5 else ''}; give more of the name"
         )
-    return next(iter(exact or found), Path(run))
+    if not found:
+        raise UsageError(
+            f"RUN = {run}: no run under {RUNS} begins so, and it is no path; see rods ls, or give the run's path"
+        )
+    return (exact or found)[0]
 
 
 def _newest() -> Path:

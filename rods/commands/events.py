@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rods.commands.common import POLL_S, RunArgument, UsageError, find_run
+from rods.commands.common import LATEST, POLL_S, RunArgument, UsageError, find_run
 
 if TYPE_CHECKING:
     from rods.exchange.tail import JournalTail, Torn
@@ -19,16 +19,19 @@ _HEAD = ("name", "step", "epoch")
 
 
 def events(
-    run: RunArgument,
+    run: RunArgument = LATEST,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing what is added.")] = False,
     name: Annotated[list[str] | None, typer.Option(help="Only events of this name; repeatable.")] = None,
+    lines: Annotated[
+        int | None, typer.Option("-n", "--lines", min=0, help="Only the last N, then with -f what is added.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print what happened in a run: the events of its journal that count, in order.
 
     Examples:
 
-    - `rods events latest -f`
+    - `rods events -n 20 -f`
     - `rods events NAME --name task_retired --name variant_injected`
     """
     from rods.curriculum.events import EVENTS
@@ -40,7 +43,7 @@ def events(
     if unknown:
         raise UsageError(f"--name {unknown[0]}: expected one of {', '.join(EVENTS)}")
     tail = JournalTail(RunDir.open(find_run(run)).journal_dir, WRITER, appear_within_s=POLL_S)
-    printer = _Printer(tail, frozenset(name or EVENTS), as_json)
+    printer = _Printer(tail, frozenset(name or EVENTS), as_json, lines)
     try:
         printer.look()
         while follow:
@@ -53,8 +56,8 @@ def events(
 class _Printer:
     """Prints what changed since its last look."""
 
-    def __init__(self, tail: JournalTail, names: frozenset[str], as_json: bool) -> None:
-        self._tail, self._names, self._as_json = tail, names, as_json
+    def __init__(self, tail: JournalTail, names: frozenset[str], as_json: bool, lines: int | None) -> None:
+        self._tail, self._names, self._as_json, self._lines = tail, names, as_json, lines
         self._shown = 0
         self._torn: Sequence[Torn] = ()
 
@@ -64,9 +67,12 @@ class _Printer:
         void = self._shown - news.kept
         if void:
             self._say(f"an attempt goes on from record {news.kept}: the last {void} events no longer count")
-        for event in news.records:
-            if event["name"] in self._names:
-                print(json.dumps(event, ensure_ascii=False) if self._as_json else _text(event))
+        wanted = [event for event in news.records if event["name"] in self._names]
+        if self._lines is not None:
+            wanted = wanted[max(0, len(wanted) - self._lines) :]
+        self._lines = None  # what is added later is all shown
+        for event in wanted:
+            print(json.dumps(event, ensure_ascii=False) if self._as_json else _text(event))
         self._shown = news.kept + len(news.records)
         self._tell_torn()
         sys.stdout.flush()

@@ -15,7 +15,13 @@ def fsck(
     repair: Annotated[bool, typer.Option("--repair", help="Mend what is safe; nothing is deleted.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Check a run directory against its journal; exit 1 when something is not right."""
+    """Check a run directory against its journal; exit 1 when something is not right.
+
+    Examples:
+
+    - `rods fsck`
+    - `rods fsck NAME --json`
+    """
     from rods.exchange.rundir import RunDir
     from rods.fsck.check import fsck as check
     from rods.fsck.show import lines

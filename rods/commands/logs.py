@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rods.commands.common import POLL_S, RunArgument, UsageError, find_run
+from rods.commands.common import LATEST, POLL_S, RunArgument, UsageError, find_run
 
 if TYPE_CHECKING:
     from rods.exchange.rundir import RunDir
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 def logs(
-    run: RunArgument,
-    role: Annotated[str, typer.Argument(help="train, synthesis, synthesis-1, supervisor, server, slurm")],
+    run: RunArgument = LATEST,
+    role: Annotated[
+        str, typer.Argument(help="train, synthesis, synthesis-1, supervisor, server, slurm")
+    ] = "train",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing what is added.")] = False,
     attempt: Annotated[
         int | None, typer.Option(min=1, help="Of this start; default: of the newest that has such a log.")
@@ -36,7 +38,8 @@ def logs(
 
     Examples:
 
-    - `rods logs latest train -f`
+    - `rods logs -f`
+    - `rods logs latest synthesis`
     - `rods logs NAME synthesis-1 --attempt 2`
     - `rods logs NAME server -n 50`
     """

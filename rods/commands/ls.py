@@ -28,13 +28,13 @@ def ls(
     from rods.watch.listing import list_runs
     from rods.watch.listing_table import table
 
-    if not runs.is_dir():
+    if runs != RUNS and not runs.is_dir():
         raise UsageError(f"--runs {runs}: expected a folder with runs, found none; give launch.runs_dir")
-    lines = list_runs(runs)
+    lines = list_runs(runs) if runs.is_dir() else []
     if as_json:
         typer.echo(json.dumps([line.to_json() for line in lines], indent=1))
     elif not lines:
-        typer.echo(f"no runs in {runs}")
+        typer.echo(f"no runs yet in {'./runs' if runs == RUNS else runs}; --runs names another folder")
     else:
         console = Console()
         console.print(table(lines, console.width))

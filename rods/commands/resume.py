@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import RunArgument, find_run
+from rods.commands.common import LATEST, RunArgument, find_run
 
 
 def resume(
-    run: RunArgument,
+    run: RunArgument = LATEST,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
@@ -34,7 +34,7 @@ def resume(
 
     Examples:
 
-    - `rods resume latest`
+    - `rods resume`
     - `rods resume NAME cluster.time_hours=24 cluster.partition=gpu`
     - `rods resume NAME launch.mode=wait`
     """
@@ -42,6 +42,8 @@ def resume(
     from rods.exchange.rundir import RunDir
     from rods.roles import resuming
 
+    if "=" in run:  # no name of a run has one: the run was left out
+        run, overrides = LATEST, [run, *(overrides or [])]
     directory = RunDir.open(find_run(run))
     with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
         status = resuming.resume(directory, overrides or [])

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import RunArgument, find_run
+from rods.commands.common import LATEST, RunArgument, find_run
 
 
 def scale(
-    run: RunArgument,
+    run: RunArgument = LATEST,
     daemons: Annotated[int, typer.Option("--daemons", "-n", help="How many more, one node each.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the submitted jobs as JSON.")] = False,
 ) -> None:
@@ -19,7 +19,7 @@ def scale(
 
     They take seeds from the same queue, end with the run, and can be cancelled one by one (`scancel JOB`).
 
-    Example: `rods scale latest --daemons 3`
+    Example: `rods scale --daemons 3`
     """
     from launchers.scale import scale as add
     from rods.exchange.rundir import RunDir

@@ -20,7 +20,14 @@ def variants(
         bool, typer.Option("--html", help="Write report/variants.html, print where it is.")
     ] = False,
 ) -> None:
-    """List what synthesis made in a run, or in the folder of a static dataset: accepted and rejected, with reasons."""
+    """List what synthesis made in a run, or in the folder of a static dataset: accepted and rejected, with reasons.
+
+    Examples:
+
+    - `rods variants --rejected`
+    - `rods variants NAME --type miss_func --html`
+    - `rods variants data/small`
+    """
     from rods.exchange.rundir import RunDir
     from rods.variants import collect, dataset, page, table
 

@@ -138,3 +138,37 @@ def test_looking_at_runs_imports_nothing_heavy(tmp_path: Path, arguments: list[s
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the command is called in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_without_a_run_the_newest_is_meant(here: Path) -> None:
+    make_run(here)
+    assert "step 7 done" in CliRunner().invoke(app, ["logs"]).stdout
+    assert CliRunner().invoke(app, ["events"]).exit_code == 0
+    refused = CliRunner().invoke(app, ["resume", "model.dtype=float32"]).exception
+    assert "expected KEY=VALUE with a key of launch" in str(refused), (
+        "it was taken for a setting, not for a run"
+    )
+    assert "'RUN'" in CliRunner().invoke(app, ["cancel"]).stderr, "what ends a run must be told which"
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "fsck"])
+def test_a_name_that_no_run_has_says_where_the_runs_are_listed(here: Path, command: str) -> None:
+    make_run(here)
+    done = CliRunner().invoke(app, [command, "nosuchrun"])
+    assert isinstance(done.exception, UsageError)
+    assert "no run under runs begins so" in str(done.exception)
+    assert "rods ls" in str(done.exception)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_folder_without_runs_is_no_error() -> None:
+    done = CliRunner().invoke(app, ["ls"])
+    assert (done.exit_code, done.stdout) == (0, "no runs yet in ./runs; --runs names another folder\n")
+    assert json.loads(CliRunner().invoke(app, ["ls", "--json"]).stdout) == []

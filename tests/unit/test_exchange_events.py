@@ -42,6 +42,12 @@ def test_events_are_lines_and_objects(run: RunDir) -> None:
     assert [json.loads(line) for line in done.stdout.splitlines()] == [SEEN]
 
 
+@pytest.mark.parametrize(("count", "shown"), [("0", 0), ("1", 1), ("9", 2)])
+def test_only_the_last_lines_are_shown_where_a_number_is_given(run: RunDir, count: str, shown: int) -> None:
+    done = CliRunner().invoke(app, ["events", str(run.path), "--json", "-n", count])
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [STARTED, SEEN][2 - shown :]
+
+
 def test_a_name_that_no_event_has_is_refused(run: RunDir) -> None:
     done = CliRunner().invoke(app, ["events", str(run.path), "--name", "rewards"])
     assert isinstance(done.exception, UsageError)

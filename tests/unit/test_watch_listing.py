@@ -85,7 +85,7 @@ def test_no_folder_is_refused_and_an_empty_one_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="expected a folder with runs"):
         CliRunner().invoke(app, ["ls", "--runs", str(tmp_path / "none")], catch_exceptions=False)
     done = CliRunner().invoke(app, ["ls", "--runs", str(tmp_path)])
-    assert done.stdout.strip() == f"no runs in {tmp_path}"
+    assert done.stdout.strip() == f"no runs yet in {tmp_path}; --runs names another folder"
 
 
 def test_accounting_is_read_where_it_knows_the_jobs(tmp_path: Path) -> None:
