@@ -61,7 +61,7 @@ def load(learner: Learner, folder: Path) -> None:
         if found.get(key) != wanted:
             raise StateError(
                 f"checkpoint {folder} was written with {key} = {found.get(key)}, this run has {wanted}; resume with "
-                f"{key} = {found.get(key)}, or convert it with `python -m deepspeed.checkpoint.ds_to_universal`"
+                f"{key} = {found.get(key)}"
             )
     for name, engine in _engines(learner).items():
         loaded, _ = engine.load_checkpoint(str(folder), tag=name)
