@@ -74,18 +74,21 @@ def build(config: Config) -> Plan:
 
 
 def render(plan: Plan) -> str:
-    """The plan as text for a person."""
+    """The plan as text for a person: the summary stands at both ends, since what lies between fills screens."""
+    summary = _summary(plan)
+    title = "sbatch text" if plan.where == "slurm" else "commands on this machine"
+    parts = [f"--- {title} ---\n{plan.commands}", f"--- resolved configuration ---\n{plan.config}", summary]
+    return "\n\n".join(part.strip("\n") for part in [summary, *parts])
+
+
+def _summary(plan: Plan) -> str:
     lines = [
         f"experiment   {plan.experiment} (config {plan.config_hash[:8]})",
         f"run dir      {plan.run_dir}",
         f"where        {plan.where}",
     ]
     lines += [f"{role.role:<12} {role}" for role in plan.roles]
-    lines += [f"cost         {_cost(plan)}", ""]
-    title = "sbatch text" if plan.where == "slurm" else "commands on this machine"
-    return "\n".join(
-        [*lines, f"--- {title} ---", plan.commands, "--- resolved configuration ---", plan.config]
-    )
+    return "\n".join([*lines, f"cost         {_cost(plan)}"])
 
 
 def _cost(plan: Plan) -> str:

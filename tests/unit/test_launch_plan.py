@@ -95,7 +95,10 @@ def launch(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_plan_mode_prints_and_writes_nothing(tmp_path: Path, experiment: str) -> None:
     done = launch(tmp_path, f"+experiment={experiment}", "launch.mode=plan")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("run dir ") == 1
+    first, *_, last = done.stdout.strip().split("\n\n")
+    assert "run dir " in first
+    assert first == last
+    assert "\n\n--- resolved configuration ---\n" in done.stdout
     assert ("#SBATCH hetjob" in done.stdout) == (experiment == "rods_qwen4b")
     assert not list(tmp_path.rglob("*"))
 
