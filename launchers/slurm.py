@@ -169,7 +169,7 @@ def submit_batch(batch: Batch, config: Config, run: RunDir, attempt: int, depend
         said = (
             str(error) or f"no answer within {_SBATCH_TIMEOUT_S} s; squeue --me shows whether it has the job"
         )
-        raise LaunchError(f"sbatch refused the job of {run.path}: {said}") from error
+        raise LaunchError(f"sbatch refused {file_name(batch)}: {said}") from error
     return SubmittedJob(
         job_id=job_id,
         roles=tuple(role.role for role in batch.roles),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -71,11 +71,22 @@ def costs(points: Sequence[Point]) -> str:
     )
 
 
+def once(found: Sequence[Result]) -> list[Result]:
+    """The same, with each reason told in full for the first run that has it and by that run's number for others."""
+    first: dict[str, int] = {}
+    told = []
+    for one in found:
+        number = first.setdefault(one.reason, one.point.number)
+        repeated = bool(one.reason) and number != one.point.number
+        told.append(replace(one, reason=f"as run {number}") if repeated else one)
+    return told
+
+
 def results(found: Sequence[Result]) -> str:
     """What became of every run, where it is, and how to go on."""
     rows = [
         (f"{one.point.number:>4}", one.state, str(one.path or "–"), ",".join(one.jobs), one.reason)
-        for one in found
+        for one in once(found)
     ]
     counts = {state: sum(one.state is state for one in found) for state in State}
     summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)

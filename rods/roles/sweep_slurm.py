@@ -13,7 +13,7 @@ from launchers import jobs, scheduler, slurm
 from launchers.scheduler import JobInfo
 from launchers.states import Phase
 from launchers.sweep import Point
-from launchers.sweep_table import GOOD, Result, State, results
+from launchers.sweep_table import GOOD, Result, State, once, results
 from launchers.terminal import FAILED, INTERRUPTED, show
 from rods.config import LaunchMode
 from rods.errors import RodsError
@@ -65,7 +65,7 @@ def _submit_each(points: Sequence[Point], made: Sequence[Future[RunDir]]) -> lis
             lane = len([one for one in found if one.jobs]) % at_once
             found.append(_submit(point, run, lanes[lane]))
             lanes[lane] = found[-1].jobs or lanes[lane]
-            show(f"{point.number}/{len(points)}  {_told(found[-1])}")
+            show(f"{point.number}/{len(points)}  {_told(once(found)[-1])}")
             if interrupts.count:
                 break
     return found

@@ -146,6 +146,14 @@ def test_a_job_that_slurm_puts_back_is_waited_for(tmp_path: Path) -> None:
     assert "before the end of the run" in sweep_slurm.judge(one, [JobInfo("1", lookup("COMPLETED"))]).reason
 
 
+def test_a_reason_that_several_runs_share_is_told_once(tmp_path: Path) -> None:
+    (one, two, three) = submitted(tmp_path, ("7",), ("8",), ("9",))
+    found = [Result(run.point, State.failed, reason="no controller") for run in (one, two)]
+    text = results([*found, three])
+    assert text.count("no controller") == 1
+    assert text.count("as run 1") == 1
+
+
 def test_the_last_table_names_every_run(tmp_path: Path) -> None:
     (one, two) = submitted(tmp_path, ("7", "8"), ("9",))
     text = results([one, Result(two.point, State.failed, reason="no room")])
