@@ -25,6 +25,7 @@ def synthesize(
     ] = None,
 ) -> None:
     """Make a static dataset with the synthesis pipeline; killed at any time, the same command goes on."""
+    from launchers.terminal import launch_line
     from rods.roles import offline
     from rods.tasks.model import TaskType
     from rods.watch.counting import Counting
@@ -33,6 +34,11 @@ def synthesize(
     unknown = sorted(set(names) - {kind.value for kind in TaskType})
     if unknown:
         raise UsageError(f"--types: no such type {', '.join(unknown)}; there are {', '.join(TaskType)}")
+    if tasks not in offline.SOURCES and not Path(tasks).exists():
+        raise UsageError(
+            f"--tasks {tasks}: expected {', '.join(offline.SOURCES)}, a dataset's folder or a JSONL file; there is no "
+            "such file"
+        )
     wanted = tuple(TaskType(name) for name in names)
     order = offline.Order(tasks, count, out, wanted, max_requests or 20 * count, tuple(overrides or ()))
     try:
@@ -41,6 +47,8 @@ def synthesize(
         typer.echo(f"stopped; what is finished is kept in {out}, the same command goes on", err=True)
         raise typer.Exit(130) from None
     typer.echo(json.dumps(manifest["figures"], indent=1))
+    typed = ["+experiment=NAME", "tasks=file", f"tasks.path={out.absolute()}", "synthesis.enabled=false"]
+    typer.echo(f"dataset:   {out}\nlook:      rods variants {out}\ntrain:     {launch_line(typed)}", err=True)
     if not manifest["complete"]:
         accepted, requests = manifest["figures"]["accepted"], manifest["figures"]["requests"]
         typer.echo(

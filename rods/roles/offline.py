@@ -26,7 +26,7 @@ from rods.tasks.taskset import TaskSet
 
 log = logging.getLogger(__name__)
 
-_SOURCES = ("bfcl", "scripted")
+SOURCES = ("bfcl", "scripted")  # of seed tasks; any other name is a path
 _SAY_EVERY_S = 30.0
 # Settings that say where and how fast, not what: a dataset may be gone on with under others.
 _NOT_CONTENT = frozenset(
@@ -95,7 +95,7 @@ def compose(tasks: str, overrides: Sequence[str]) -> Config:
         ConfigError: no such key or value, or the configuration contradicts itself.
     """
     chosen = (
-        [f"tasks={tasks}"] if tasks in _SOURCES else ["tasks=file", f"tasks.path={Path(tasks).absolute()}"]
+        [f"tasks={tasks}"] if tasks in SOURCES else ["tasks=file", f"tasks.path={Path(tasks).absolute()}"]
     )
     return composing.compose([*chosen, *overrides])
 
