@@ -32,6 +32,10 @@ def estimate(
     from rods.estimate import command
 
     config = compose(overrides or ())
+    if not overrides:
+        typer.echo(
+            "no experiment was named, so this is conf/config.yaml as it stands: +experiment=NAME", err=True
+        )
     found = command.estimate(config, gpu, tokens, sampled)
     command.show(found, config, as_json)
     raise typer.Exit(0 if found.fits else 1)

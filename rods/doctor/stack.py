@@ -50,6 +50,13 @@ def _slurm() -> Finding:
     version = _output(["sbatch", "--version"]).strip()
     if version:
         return Finding("Slurm", Level.ok, version, "")
+    if shutil.which("sbatch"):
+        return Finding(
+            "Slurm",
+            Level.note,
+            "sbatch is here and fails",
+            "`sbatch --version` says why; without a configuration it finds no controller. Until then cluster=local.",
+        )
     return Finding("Slurm", Level.note, "no sbatch here", "Runs stay on this machine (cluster=local).")
 
 

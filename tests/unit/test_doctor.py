@@ -264,3 +264,12 @@ def _ends_by_ctrl_c(tmp_path: Path) -> bool:
     assert b"Traceback" not in told
     assert list(tmp_path.iterdir()) == []
     return process.returncode not in (0, 1)
+
+
+def test_an_sbatch_that_fails_is_not_called_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert stack.stack()[-1].measured == "no sbatch here"
+    tool = tmp_path / "sbatch"
+    tool.write_text("#!/bin/sh\nexit 1\n")
+    tool.chmod(0o755)
+    assert stack.stack()[-1].measured == "sbatch is here and fails"

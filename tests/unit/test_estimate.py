@@ -137,3 +137,12 @@ def test_an_ablation_counts_whichever_way_round_it_is_typed():
     overrides = ["+ablation=random_seeds", "+experiment=rods_tiny"]
     assert compose(overrides).boundary.selection == "random"
     assert compose(overrides[::-1]) == compose(overrides)
+
+
+def test_without_an_experiment_it_says_which_model_it_is_about():
+    bare = CliRunner().invoke(app, ["estimate"])
+    assert "no experiment was named" in bare.stderr
+    assert "shipped/tiny" in bare.stdout
+    unsure = CliRunner().invoke(app, ["estimate", "rods_qwen4b"])
+    assert unsure.exit_code != 0
+    assert "did you mean +experiment=rods_qwen4b?" in str(unsure.exception) + unsure.output
