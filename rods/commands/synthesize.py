@@ -24,7 +24,13 @@ def synthesize(
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="As for launch.py: synthesis=paper …")
     ] = None,
 ) -> None:
-    """Make a static dataset with the synthesis pipeline; killed at any time, the same command goes on."""
+    """Make a static dataset with the synthesis pipeline; killed at any time, the same command goes on.
+
+    Examples:
+
+    - `rods synthesize --tasks scripted --count 200 --out data/small`
+    - `rods synthesize --tasks bfcl --count 17000 --out data/offline17k synthesis=paper`
+    """
     from launchers.terminal import launch_line
     from rods.roles import offline
     from rods.tasks.model import TaskType

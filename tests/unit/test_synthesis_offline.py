@@ -18,8 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from typer.testing import CliRunner
 
 from rods import tasks
+from rods.cli import app
+from rods.commands.common import UsageError
 from rods.config import ConfigError, SynthesisConfig, TasksConfig
 from rods.roles import offline as role
 from rods.serving.server import ServerError
@@ -332,3 +335,21 @@ def test_what_repetitions_took_out_is_made_up_for(tmp_path: Path) -> None:
     assert manifest["figures"]["accepted"] == 6
     lines = (tmp_path / "d" / "rejected.jsonl").read_text()
     assert "duplicate: 0." in lines
+
+
+def test_the_command_ends_with_where_the_dataset_is_and_what_to_do_with_it(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    options = ["--tasks", "scripted", "--count", "2", "--out", str(folder)]
+    done = CliRunner().invoke(app, ["synthesize", *options, "tasks.train_count=5"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["accepted"] == 2
+    assert f"rods variants {folder}" in done.stderr
+    assert f"tasks=file tasks.path={folder} " in done.stderr
+
+
+def test_tasks_that_do_not_exist_are_refused_with_the_choices(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["synthesize", "--tasks", "scrpted", "--count", "2", "--out", str(tmp_path)]
+    )
+    assert isinstance(done.exception, UsageError)
+    assert "--tasks scrpted: expected bfcl, scripted, a dataset's folder" in str(done.exception)
