@@ -13,7 +13,10 @@ def audit(
     count: Annotated[int | None, typer.Option(help="Training tasks of a scripted source.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """List ground truth that no policy could produce: arguments that nothing it can see leads to."""
+    """List ground truth that no policy could produce: arguments that nothing it can see leads to.
+
+    Example: `rods tasks audit --source scripted --count 50`
+    """
     from dataclasses import asdict
 
     from rods.config import TasksConfig

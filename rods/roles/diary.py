@@ -24,7 +24,7 @@ class Diary:
     """Writes the lines of one process."""
 
     def __init__(self) -> None:
-        self._step = 0
+        self._step: int | None = None
 
     def phase(self, name: str, step: int | None) -> None:
         """A phase begins; `step`: that it belongs to, where there is one."""
@@ -38,9 +38,8 @@ class Diary:
 
     def end(self, finished: bool) -> None:
         """The role ends by itself."""
-        self.write(
-            f"finished after step {self._step}" if finished else f"stopped after step {self._step}, as asked"
-        )
+        after = "" if self._step is None else f" after step {self._step}"
+        self.write(f"finished{after}" if finished else f"stopped{after}, as asked")
 
     def write(self, sentence: str) -> None:
         """One line with the time before it."""

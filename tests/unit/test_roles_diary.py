@@ -54,3 +54,10 @@ def test_the_end_says_how_far_it_came(
     diary.phase("rollout", 7)
     diary.end(finished)
     assert said(capsys) == [sentence]
+
+
+def test_a_run_that_was_finished_before_is_not_said_to_have_no_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Diary().end(finished=True)
+    assert said(capsys) == ["finished"]
