@@ -7,13 +7,14 @@ the text alone (see `launchers.texts`).
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from submitit.core.utils import CommandFunction, FailedJobError, FailedSubmissionError
@@ -52,7 +53,9 @@ class BatchExecutor(SlurmExecutor):
         if dependency:
             # A dependency that can never be met would keep the job pending for ever.
             command += [f"--dependency={dependency}", "--kill-on-invalid-dep=yes"]
-        output = CommandFunction([*command, str(file)], verbose=False)()
+        # submitit prints what a failing command said and raises it too: it is told once, by whoever catches it.
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            output = CommandFunction([*command, str(file)], verbose=False)()
         return self._get_job_id_from_submission_command(output)
 
 

@@ -47,6 +47,7 @@ def test_on_slurm_every_point_is_a_job_and_a_refusal_stops_no_other(tmp_path: Pa
     assert dependencies == [[], [], ["afterany:101"], ["afterany:101"], ["afterany:102"]]
     assert "5 runs: 4 submitted, 1 failed" in done.stdout
     assert "QOSMaxSubmitJobPerUserLimit" in done.stdout
+    assert "QOSMaxSubmitJobPerUserLimit" not in done.stderr  # sbatch's own lines are not shown beside it
     rows = [line.split() for line in done.stdout.splitlines() if re.match(r" +\d  submitted", line)]
     assert [(row[0], row[3]) for row in rows] == [("1", "101"), ("2", "102"), ("4", "104"), ("5", "105")]
     assert sorted(str(run) for run in runs_of(launch)) == sorted(row[2] for row in rows)
