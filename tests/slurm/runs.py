@@ -116,6 +116,11 @@ class Run:
         )
         return [line.split("|") for line in text.splitlines()]
 
+    def until_accounted(self, role: str) -> None:
+        """Wait until accounting has the job's end too: it hears of it after the queue and the run's own files."""
+        going = {"PENDING", "RUNNING", "COMPLETING"}
+        self.until(lambda: not going & {row[1] for row in self.starts(role)}, "accounting's word")
+
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for `condition`; a bound so that a broken test ends and says what it saw."""
         deadline = time.monotonic() + PATIENCE_S

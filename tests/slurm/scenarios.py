@@ -31,7 +31,8 @@ def time_limit(cluster: Cluster, folder: Path) -> Run:
 
     That one gets half an hour: on a loaded machine the run would need a start for each step.
     """
-    run = Run.start(cluster, folder, "cluster.time_hours=0.0167", "cluster.signal_seconds=10")
+    limit = ("cluster.time_hours=0.0167", "cluster.signal_seconds=10", "launch.stop_deadline_s=5")
+    run = Run.start(cluster, folder, *limit)
     run.hold()
     run.until_attempt(2)
     for component in range(2):

@@ -15,7 +15,8 @@ scenario = pytest.mark.scenario
 
 
 def states(run: Run, role: str = "train") -> list[str]:
-    """What accounting says of each component in each start of a role's job."""
+    """What accounting says of each component in each start of a role's ended job."""
+    run.until_accounted(role)
     return [row[1].split()[0] for row in run.starts(role)]
 
 
