@@ -167,7 +167,9 @@ def test_seeds_are_answered_exactly_once_while_one_of_two_daemons_dies_again_and
         await_(lambda victim=victim: nursery.poll(victim) is not None or answers(run) == keys, "a death")
     assert deaths > 8
     if nursery.poll(victim) is None:
-        os.kill(victim, signal.SIGKILL)  # a role that is still starting would take the stop file for an old one
+        os.kill(
+            victim, signal.SIGKILL
+        )  # a role that is still starting would take the stop file for an old one
         nursery.wait(victim)
     await_(lambda: run.queue("seeds").counts()["done"] == len(keys), "the last commit")
     run.stop_file.touch()
