@@ -12,8 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from runs import Run
 from scenarios import SCENARIOS
+from slurm_runs import Run
 
 HERE = Path(__file__).parent
 COMMANDS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd", "sbatch", "srun")

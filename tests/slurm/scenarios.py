@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from runs import STATIC, Run, launch, processes_on
+from slurm_runs import STATIC, Run, launch, processes_on
 
 Cluster = dict[str, str]
 Scenario = Callable[[Cluster, Path], Run]

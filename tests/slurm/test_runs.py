@@ -6,7 +6,7 @@ Every interrupted run has to arrive at the very journal of the one that nothing 
 from __future__ import annotations
 
 import pytest
-from runs import STATIC, Run, launch
+from slurm_runs import STATIC, Run, launch
 
 from launchers.snapshot import load_config
 
