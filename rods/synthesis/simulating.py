@@ -63,7 +63,15 @@ class Pool:
         for _ in range(_TRIES):
             executor = self._started()
             try:
-                return await loop.run_in_executor(executor, filters.check, task, profile, allowed)
+                replayed = loop.run_in_executor(executor, filters.check, task, profile, allowed)
+            except (
+                BrokenProcessPool,
+                OSError,
+            ):  # OSError: its pipes are closed, but it is not marked as broken yet
+                self._forget(executor)
+                continue
+            try:
+                return await replayed
             except BrokenProcessPool:
                 log.warning("a process that replays variants died; others are started")
                 self._forget(executor)

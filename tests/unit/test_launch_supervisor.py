@@ -135,7 +135,8 @@ def test_a_child_that_a_role_left_behind_is_ended(tmp_path: Path) -> None:
     run = stub_run(tmp_path, "leave a child", "until stopped")
     assert supervised(run).status is Status.finished
     assert_nothing_left(run)
-    assert not is_running(int((run.path / "child.pid").read_text()))
+    child = int((run.path / "child.pid").read_text())
+    wait_for(lambda: not is_running(child), "the child's end")  # a killed process takes a moment to go
 
 
 def test_a_changed_file_stops_the_run_before_the_role_begins(tmp_path: Path) -> None:
