@@ -28,6 +28,7 @@ from launchers.texts import batch_text, file_name
 from rods.config import Config
 from rods.errors import RodsError
 from rods.exchange.atomic import write_text
+from rods.exchange.pressure import say
 from rods.exchange.rundir import RunDir
 
 # Set inside a job or by a user's profile; sbatch prefers SBATCH_* to the text's own #SBATCH lines.
@@ -124,7 +125,7 @@ def submit(config: Config, run: RunDir, attempt: int, after: Sequence[str] = ())
         left = cancel(submitted)
         raise LaunchError(f"{error}{left}") from error
     except BaseException:  # Ctrl-C between two calls of sbatch
-        cancel(submitted)
+        say(f"the submission was interrupted{cancel(submitted)}")
         raise
     return submitted
 

@@ -129,7 +129,9 @@ def test_jobs_that_cannot_be_listed_are_cancelled(cluster: Slurm, run: RunDir) -
     assert cluster.said("cancelled") == ["101 102"]
 
 
-def test_what_was_submitted_before_an_interrupt_is_cancelled(cluster: Slurm, run: RunDir) -> None:
+def test_what_was_submitted_before_an_interrupt_is_cancelled_and_told(
+    cluster: Slurm, run: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster.accept(calls=1)
     # The second call of sbatch is where the person at the terminal loses patience.
     accepting = (cluster.folder / "sbatch").read_text()
@@ -137,6 +139,7 @@ def test_what_was_submitted_before_an_interrupt_is_cancelled(cluster: Slurm, run
     with pytest.raises(KeyboardInterrupt):
         slurm.submit(PAIR, run, 1)
     assert cluster.said("cancelled") == ["101"]
+    assert "interrupted; cancelled, since they belong together: 101" in capsys.readouterr().err
     assert jobs.read(run) == []
 
 
