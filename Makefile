@@ -8,13 +8,14 @@ STAMP := $(VENV)/.installed-$(EXTRA)
 DEBIAN := g++ git chromium
 DEBIAN_SLURM := slurm-wlm munge slurmdbd mariadb-server
 
-.PHONY: help install demo test lint unit integration soak slurm slurm-short system clean
+.PHONY: help install demo test lint unit integration soak slurm slurm-short system docs clean
 
 help:
 	@echo "make demo     create .venv, install, run the whole loop on this machine (+experiment=rods_tiny)"
 	@echo "make test     lint, types, import walls and all tests"
 	@echo "make soak     nightly: one run after another killed 300 times, each compared with an undisturbed one (KILLS=300)"
 	@echo "make slurm    nightly: all tests on a private real Slurm (as root; installs $(DEBIAN_SLURM)); make test has the short ones"
+	@echo "make docs     the documentation as a site in site/, every link checked"
 	@echo "make install  only create .venv and install (EXTRA=cpu, the default, or EXTRA=gpu)"
 	@echo "make clean    remove .venv and caches; never touches runs/"
 
@@ -51,6 +52,10 @@ slurm: $(STAMP)
 slurm-short: $(STAMP)
 	@bash tools/system_packages.sh $(DEBIAN_SLURM)
 	$(BIN)/pytest -q tests/slurm -m "not nightly"
+
+docs: $(STAMP)
+	$(BIN)/mkdocs build -q
+	@echo 'open site/index.html'
 
 system:
 	@bash tools/system_packages.sh $(DEBIAN)

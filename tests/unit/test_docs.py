@@ -1,0 +1,170 @@
+"""The documentation holds: links, and what its pages claim about files, names, settings, tests and messages."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+CONF = ROOT / "conf"
+PAPER = "rods_qwen4b"
+SETTING = re.compile(r"([a-z_]+(?:\.[a-z_0-9]+)+)=(.+)")
+FILE = re.compile(r"((?:[\w.-]+/)+[\w.-]+\.(?:py|yaml))(?:::?(\w+))?")
+
+
+def spans(page: str) -> list[str]:
+    """The code spans of a page, fenced blocks left out."""
+    text = re.sub(r"^```.*?^```", "", (DOCS / page).read_text(), flags=re.S | re.M)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+@cache
+def settings(experiment: str) -> dict[str, Any]:
+    """Every value of an experiment, by its dotted key."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        composed = compose(config_name="config", overrides=[f"+experiment={experiment}"])
+    return dict(_flat(OmegaConf.to_container(composed), ""))
+
+
+def _flat(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    yield key, value
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _flat(inner, f"{key}.{name}" if key else name)
+
+
+@cache
+def names(path: Path) -> frozenset[str]:
+    """The functions, classes and values that a module defines at its top."""
+    tree = ast.parse(path.read_text())
+    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    assigned = {target.id for node in tree.body if isinstance(node, ast.Assign) for target in _names(node)}
+    return frozenset(found | assigned)
+
+
+def _names(node: ast.Assign) -> Iterator[ast.Name]:
+    return (target for target in node.targets if isinstance(target, ast.Name))
+
+
+@cache
+def texts() -> str:
+    """All literal text in the source and the installer, with a mark where a value is put in."""
+    files = [path for room in ("rods", "launchers", "analysis") for path in (ROOT / room).rglob("*.py")]
+    literals = [
+        node.value
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return "\0".join([*literals, (ROOT / "tools" / "install.sh").read_text()])
+
+
+def test_the_site_builds_and_every_link_leads_somewhere(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "tutorial.html").is_file()
+
+
+def test_the_readmes_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#\s]+)", (ROOT / "README.md").read_text())
+    here = [link for link in links if "://" not in link]
+    assert here
+    assert [link for link in here if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_files_and_names_in_code_spans_exist(page: str) -> None:
+    missing = []
+    for span in spans(page):
+        match = FILE.fullmatch(span)
+        if match is None or not match[1].startswith(("rods/", "analysis/", "launchers/", "tests/", "tools/")):
+            continue
+        path = ROOT / match[1]
+        if not path.is_file() or (match[2] and match[2] not in names(path)):
+            missing.append(span)
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", ["paper_and_code.md", "defaults.md"])
+def test_the_values_are_those_of_the_papers_experiment(page: str) -> None:
+    found = [match.groups() for span in spans(page) if (match := SETTING.fullmatch(span))]
+    assert len(found) > 20
+    wrong = [
+        f"{key}={text}: {settings(PAPER).get(key, 'no such setting')!r}"
+        for key, text in found
+        if key not in settings(PAPER) or yaml.safe_load(text) != _plain(settings(PAPER)[key])
+    ]
+    assert wrong == []
+
+
+def _plain(value: Any) -> Any:
+    """As the page writes it: YAML reads 1e-06 as text."""
+    return str(value) if isinstance(value, float) and "e" in str(value) else value
+
+
+def test_every_value_that_the_files_call_ours_has_its_reason() -> None:
+    page = {match[1] for span in spans("defaults.md") if (match := SETTING.fullmatch(span))}
+    sections = ("boundary", "buffer", "synthesis", "training", "rollout", "exchange", "simulation")
+    ours = {
+        f"{section}.{match[1]}"
+        for section in sections
+        for path in (CONF / section).glob("*.yaml")
+        if path.stem in ("paper", "training", "default")
+        for line in path.read_text().splitlines()
+        if (match := re.match(r"(\w+):.*# ours", line))
+    }
+    assert len(ours) > 20
+    assert ours - page == set()
+
+
+def test_ablations_and_experiments_that_pages_name_exist() -> None:
+    named = [
+        (match[1], match[2])
+        for path in DOCS.glob("*.md")
+        for match in re.finditer(r"\+(experiment|ablation)=(\w+)", path.read_text())
+    ]
+    assert len(named) > 10
+    placeholders = {"NAME", "X", "glob", "my_study"}
+    missing = {
+        f"{group}={name}"
+        for group, name in named
+        if name not in placeholders and not (CONF / group / f"{name}.yaml").is_file()
+    }
+    assert missing == set()
+
+
+def test_the_messages_of_troubleshooting_are_those_of_the_source() -> None:
+    rows = [line for line in (DOCS / "troubleshooting.md").read_text().splitlines() if line.startswith("| `")]
+    pieces = [
+        piece.strip()
+        for row in rows
+        for span in re.findall(r"`([^`]+)`", row.split(" | ")[0])
+        for piece in span.split("…")
+        if len(piece.strip()) > 7
+    ]
+    assert len(pieces) > 25
+    assert [piece for piece in pieces if piece not in texts()] == []
