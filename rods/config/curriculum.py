@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 class BoundaryConfig:
     """Which tasks lie at the capability boundary, and how many become seeds."""
 
-    selection: str = (
-        "boundary"  # boundary | random (ablation: any observed task) | posterior (ours: earlier groups too)
-    )
+    # boundary | random (ablation: any task of the step) | uniform (any of the pool) | posterior (earlier groups too)
+    selection: str = "boundary"
     alpha_low: float = 0.20  # below: hard
     alpha_high: float = 0.85  # above: mastered
     max_seeds: int = 16  # M, per training step

@@ -22,8 +22,8 @@ def select(
 ) -> list[SeedEmitted]:
     """The seeds of one training step, best first (paper: boundary detection).
 
-    Tasks among the groups observed in this step, seeds or variants, as `boundary.selection` ranks them (the paper:
-    boundary tasks by falling φ, ties by task id); outside the exclusion window of their root seed; one per root
+    Tasks, seeds or variants, as `boundary.selection` ranks them (the paper: of the groups observed in this step those
+    in the boundary zone, by falling φ, ties by task id); outside the exclusion window of their root seed; one per root
     seed; up to the quota of each type (a type without a quota has none), up to M in all. Quotas left unused are not
     redistributed.
 

@@ -119,7 +119,7 @@ class SeedEmitted(Event):
         task_id: the task shown to synthesis, a seed or a variant.
         seed_id: the original task at the root of its line; the exclusion window goes by it.
         type: the task's type, whose quota it used.
-        mean: r̄ of the step's group.
+        mean: r̄ of its latest group.
         phi: φ(r̄) = 4r̄(1−r̄), the rank.
         key: the request's unique id, `seed_key(step, task_id)`.
     """

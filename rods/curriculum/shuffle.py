@@ -1,4 +1,4 @@
-"""The order of an epoch: a shuffle that is a function of (seed, epoch, ids), equal on every machine.
+"""Orders that are functions of (seed, time, ids), equal on every machine: an epoch's shuffle, a step's draw.
 
 Each id gets 64 bits: its code points as a polynomial modulo 2^64, mixed with the seed and the epoch by the
 finalizer of SplitMix64 (Steele, Lea and Flood 2014), which is a bijection. A million ids take array operations
@@ -19,20 +19,30 @@ _Words = NDArray[np.uint64]
 
 
 def shuffled(ids: Sequence[str], seed: int, epoch: int) -> tuple[str, ...]:
-    """The ids in the order of their bits; ids with equal bits in the order of their text."""
-    if not ids:
-        return ()
-    bits = _bits(ids, f"{seed}:{epoch}")
-    order = np.argsort(bits)
-    placed = bits[order]
-    if bool((placed[1:] == placed[:-1]).any()):
-        return tuple(name for _, name in sorted(zip(bits.tolist(), ids, strict=True)))
-    return tuple(ids[place] for place in order.tolist())
+    """The order in which an epoch visits the ids."""
+    return _by_bits(ids, f"{seed}:{epoch}")
+
+
+def drawn(ids: Sequence[str], seed: int | None, step: int) -> tuple[str, ...]:
+    """The ids in the order in which a step draws them, independent of the epochs' shuffles."""
+    return _by_bits(ids, f"{seed}:{step}:draw")
 
 
 def fractions(ids: Sequence[str], seed: int, epoch: int) -> NDArray[np.float64]:
     """A number in [0, 1) for each id, independent of the shuffle's order."""
     return (_bits(ids, f"{seed}:{epoch}:fraction") >> np.uint64(11)).astype(np.float64) / 2.0**53
+
+
+def _by_bits(ids: Sequence[str], salt: str) -> tuple[str, ...]:
+    """The ids in the order of their bits; ids with equal bits in the order of their text."""
+    if not ids:
+        return ()
+    bits = _bits(ids, salt)
+    order = np.argsort(bits)
+    placed = bits[order]
+    if bool((placed[1:] == placed[:-1]).any()):
+        return tuple(name for _, name in sorted(zip(bits.tolist(), ids, strict=True)))
+    return tuple(ids[place] for place in order.tolist())
 
 
 def _bits(ids: Sequence[str], salt: str) -> _Words:

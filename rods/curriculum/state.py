@@ -178,10 +178,10 @@ def _seed_emitted(event: SeedEmitted, draft: Draft) -> None:
     identity = (record.seed_id, record.type, seed_key(event.step, event.task_id))
     found = (event.seed_id, event.type, event.key)
     require(found == identity, event, f"seed id, type and key {identity}", found)
-    observed = (record.statistics.last_step, record.statistics.mean)
-    require(
-        observed == (event.step, event.mean), event, f"the task's latest (step, mean) {observed}", event.mean
-    )
+    mean, last_step = record.statistics.mean, record.statistics.last_step
+    require(mean == event.mean, event, f"the task's latest mean {mean}", event.mean)
+    anytime = draft.boundary.selection == "uniform"
+    require(anytime or last_step == event.step, event, "a group of this step", f"its latest at {last_step}")
     last = draft.last_emitted.get(event.seed_id)
     window = draft.boundary.exclusion_steps
     require(

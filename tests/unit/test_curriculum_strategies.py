@@ -1,4 +1,4 @@
-"""The ways to decide beside the paper's: selection by a posterior, prioritised replay, streaming, review."""
+"""The ways to decide beside the paper's: selection, prioritised replay, streaming, review."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ from hypothesis import strategies as st
 from rods.config import BoundaryConfig, BufferConfig
 from rods.curriculum import pool, retirement
 from rods.curriculum.errors import ImpossibleEventError
-from rods.curriculum.events import RetirementReason, TaskReadmitted, TaskRetired, VariantInjected
+from rods.curriculum.events import (
+    RetirementReason,
+    RunStarted,
+    SeedEmitted,
+    TaskReadmitted,
+    TaskRetired,
+    VariantInjected,
+    seed_key,
+)
 from rods.curriculum.records import TaskStatus
 from rods.curriculum.state import CurriculumState, fold
 from rods.curriculum.strategy import injection, review, sampling
 from rods.curriculum.strategy.sampling import FLOOR, spread
 from rods.curriculum.strategy.selection import expected_phi, posterior
 from rods.curriculum.zones import phi
+from rods.tasks.model import TaskType
 from tests.unit.curriculum_examples import QUOTAS, Run, run_with_variants, seed_task, variant_task
 
 UNIT = st.floats(0, 1)
@@ -77,6 +86,66 @@ def test_what_is_emitted_still_says_the_latest_mean():
     run.observe(1, {"a": (1.0, 0.0)})
     (seed,) = run.select(run.observe(2, {"a": (0.5, 0.0)}))
     assert (seed.mean, seed.phi) == (0.25, phi(0.25))
+
+
+# --- uniform fresh synthesis
+
+
+def uniform_run(names, seed=0, **changes):
+    config = BoundaryConfig(selection="uniform", quotas={"base": 2}, exclusion_steps=1, **changes)
+    run = Run([seed_task(name) for name in names], config)
+    run.take([RunStarted(0, 0, "tasks", seed)])
+    run.open_epoch()
+    return run
+
+
+def emitted(seeds):
+    return [seed.task_id for seed in seeds]
+
+
+def test_any_task_of_the_pool_that_was_visited_becomes_a_seed_whatever_it_earns():
+    run = uniform_run("abcde")
+    run.observe(1, {"a": (0.0, 0.0), "b": (1.0, 1.0), "c": (1.0, 0.0), "d": (0.0, 0.0)})
+    found = set()
+    for step in range(2, 40):
+        found |= set(emitted(run.select(run.observe(step, {"a": (0.0, 0.0)}))))
+    assert found == set("abcd"), "e was never visited"
+
+
+def test_what_is_drawn_depends_on_run_seed_and_step_and_not_on_rewards():
+    def draws(seed, reward):
+        run = uniform_run("abcdefgh", seed)
+        return [emitted(run.select(run.observe(step, dict.fromkeys("abcdefgh", reward)))) for step in (1, 2)]
+
+    assert draws(0, (0.0, 0.0)) == draws(0, (1.0, 0.5))
+    assert len({str(draw) for seed in (0, 1) for draw in draws(seed, (0.0, 0.0))}) == 4
+
+
+def test_each_task_is_drawn_about_equally_often():
+    run = uniform_run("abcdefgh")
+    run.observe(1, dict.fromkeys("abcdefgh", (0.0, 0.0)))
+    drawn = Counter(
+        name for step in range(2, 402) for name in emitted(run.select(run.observe(step, {"a": (1.0, 1.0)})))
+    )
+    # 800 draws of 8 tasks: 100 each, standard deviation 8.7.
+    assert sum(drawn.values()) == 800
+    assert min(drawn.values()) > 65
+    assert max(drawn.values()) < 135
+
+
+def test_a_seed_of_an_earlier_step_is_only_in_order_where_seeds_are_drawn_from_the_pool():
+    for selection in ("uniform", "boundary", "random", "posterior"):
+        run = Run(
+            [seed_task(name) for name in "ab"], BoundaryConfig(selection=selection, quotas=dict(QUOTAS))
+        )
+        run.open_epoch()
+        run.observe(1, {"a": (1.0, 0.0)})
+        late = SeedEmitted(2, 1, "a", "a", TaskType.BASE, 0.5, 1.0, seed_key(2, "a"))
+        if selection == "uniform":
+            assert fold(run.state, [late]).requests[late.key].task_id == "a"
+        else:
+            with pytest.raises(ImpossibleEventError, match="a group of this step, found its latest at 1"):
+                fold(run.state, [late])
 
 
 # --- prioritised replay

@@ -90,6 +90,9 @@ def test_the_baselines_have_their_one_switch() -> None:
         assert filtered.training.max_resamples == filtered.training.tasks_per_step
         assert len(differences(static, filtered)) == 3
         assert experiment(f"ppo_{size}").training.algorithm == "ppo"
+        uniform = experiment(f"uniform_{size}")
+        assert (uniform.boundary.selection, uniform.buffer.retire) == ("uniform", False)
+        assert len(differences(experiment(f"rods_{size}"), uniform)) == 3
 
 
 def test_the_other_synthesiser_is_the_other_synthesiser() -> None:

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from rods.config import Config
 
 TASK_TYPES = ("base", "miss_func", "miss_param", "long_context")
+SELECTIONS = ("boundary", "random", "uniform", "posterior")
 
 
 def _boundary(config: Config) -> Iterator[Problem]:
     boundary = config.boundary
-    yield from choice("boundary.selection", boundary.selection, ("boundary", "random", "posterior"))
+    yield from choice("boundary.selection", boundary.selection, SELECTIONS)
     yield from at_least("boundary.posterior_rollouts", boundary.posterior_rollouts, 1)
     yield from fraction("boundary.posterior_forgetting", boundary.posterior_forgetting)
     if boundary.alpha_low >= boundary.alpha_high:

@@ -1,4 +1,4 @@
-"""Which observed tasks may become seeds, best first: `boundary.selection`.
+"""Which tasks may become seeds, best first: `boundary.selection`.
 
 The paper ranks by the latest group alone; the mean of 16 rollouts has a standard error of up to 0.125, so a task
 may seem to be at the boundary by luck. Our extension `posterior` remembers earlier groups with forgetting.
@@ -13,13 +13,15 @@ from typing import Protocol
 from rods.config import BoundaryConfig
 from rods.curriculum.events import GroupObserved
 from rods.curriculum.observed import observed_records
+from rods.curriculum.pool import active_ids
 from rods.curriculum.records import TaskRecord
+from rods.curriculum.shuffle import drawn
 from rods.curriculum.value import CurriculumState
 from rods.curriculum.zones import Zone, phi, zone
 
 
 class Selection(Protocol):
-    """Ranks the tasks that a step observed."""
+    """Ranks the tasks that may become seeds after a step."""
 
     def rank(self, state: CurriculumState, observed: Sequence[GroupObserved], step: int) -> list[TaskRecord]:
         """The tasks that may become seeds, best first; a function of its arguments alone.
@@ -52,6 +54,19 @@ class AtRandom:
             return hashlib.sha256(f"{state.seed}:{step}:{record.id}".encode()).digest()
 
         return sorted((record for record, _ in observed_records(state, observed, step)), key=drawn)
+
+
+class Uniform:
+    """Baseline "uniform fresh synthesis": the whole pool in a drawn order, whatever its tasks earn.
+
+    That is every active task that was visited once, variants included, not only what this step observed: what becomes
+    a seed then depends neither on rewards nor on the order of training. It looks at every task at each step.
+    """
+
+    def rank(self, state: CurriculumState, observed: Sequence[GroupObserved], step: int) -> list[TaskRecord]:
+        """See `Selection.rank`."""
+        records = map(state.tasks.__getitem__, drawn(active_ids(state), state.seed, step))
+        return [record for record in records if record.statistics.count]
 
 
 class ByPosterior:
@@ -96,5 +111,6 @@ def expected_phi(a: float, b: float) -> float:
 SELECTIONS: dict[str, Selection] = {
     "boundary": ByVariance(),
     "random": AtRandom(),
+    "uniform": Uniform(),
     "posterior": ByPosterior(),
 }
