@@ -51,6 +51,7 @@ class TrainingConfig:
     skip_zero_variance: bool = False  # groups without signal stay out of the update and of its averages
     stages: tuple[StageConfig, ...] = ()  # one after the other; empty: one, as set elsewhere
     epochs: int = 5  # passes over the active pool, without stages
+    trajectories: int | None = None  # rollouts after which the run ends, whatever epochs are left
     tasks_per_step: int = 32  # tasks (groups) per training step
     group_size: int = 16  # K, rollouts per task
     mini_batches: int = 1  # optimizer steps per training step

@@ -115,16 +115,18 @@ def assemble(
     fence.check()
     found = checkpoint.latest(run)
     if found is None:
-        ledger, step, remaining, best = Ledger.begin(run, attempt, config, tasks), 0, (), None
+        ledger, step, remaining, best, trained = Ledger.begin(run, attempt, config, tasks), 0, (), None, 0
     else:
         stepper.load(found)
         extra = checkpoint.read_extra(found)
         snapshots = checkpoint.snapshots(run, found)
         ledger = Ledger.resume(run, attempt, config, tasks, extra["ledger"], snapshots)
         step, remaining, best = extra["step"], tuple(extra["remaining"]), extra["best"]
+        trained = extra["trained"]
     book = {task.id: task for task in tasks.train}
     handover = Handover(run, ledger, book, config)
-    return Parts(config, run, tasks, book, ledger, handover, stepper, watcher, fence, step, remaining, best)
+    place = (step, remaining, best, trained)
+    return Parts(config, run, tasks, book, ledger, handover, stepper, watcher, fence, *place)
 
 
 class RunWatcher:

@@ -39,7 +39,8 @@ from rods.training.stages import Course
 
 @dataclass(frozen=True)
 class Parts:
-    """What a loop is made of. `step`, `remaining` and `best` say where it stands (from a checkpoint, or a fresh start).
+    """What a loop is made of. `step`, `remaining`, `best` and `trained` (groups) say where it stands, from a checkpoint
+    or a fresh start.
 
     `fence` stands before everything that the attempts of a run share.
     """
@@ -56,6 +57,7 @@ class Parts:
     step: int
     remaining: tuple[str, ...]
     best: float | None
+    trained: int
 
 
 class Loop:
@@ -65,7 +67,7 @@ class Loop:
         self._parts = parts
         self._config = parts.config
         self._ledger = parts.ledger
-        self._course = Course(parts.config, parts.ledger)
+        self._course = Course(parts.config, parts.ledger, parts.trained)
         self._handover = parts.handover
         self._watcher = parts.watcher
         self._stepper = parts.stepper
@@ -125,7 +127,8 @@ class Loop:
         self._ledger.record(pool.inject(self._ledger.state, self._step, epoch))
         self._ledger.record([EpochStarted(self._step, epoch, pool.active_count(self._ledger.state))])
         size = self._config.training.tasks_per_step
-        self._remaining = list(sampling.order(self._ledger.state, self._config.seed, epoch, size))
+        order = sampling.order(self._ledger.state, self._config.seed, epoch, size)
+        self._remaining = self._course.affordable(order)
 
     def _train_step(self) -> None:
         started = time.perf_counter()
@@ -138,6 +141,7 @@ class Loop:
         result = self._stepper.run(tasks, step, self._on_rollout, self._on_phase, upcoming)
         self._fence.check()
         self._step, self._remaining = step, self._remaining[size:]
+        self._course.trained += len(tasks)
         emitted, retired = self._decide(tasks, result)
         self._take_variants()
         self._ledger.sync()
@@ -161,7 +165,8 @@ class Loop:
         begun = self._config.training.tasks_per_step if self._config.rollout.one_step_off else 0
         self._remaining[begun:begun] = [event.task_id for event in entering]
         # Who left or joined the epoch has moved its steps' borders.
-        self._remaining = sampling.spread(self._remaining, self._config.training.tasks_per_step)
+        spread = sampling.spread(self._remaining, self._config.training.tasks_per_step)
+        self._remaining = self._course.affordable(spread)
 
     def _decide(self, tasks: Sequence[Task], result: Result) -> tuple[int, int]:
         """Journal what the step showed and what follows from it; returns how many seeds and retirements."""
@@ -245,6 +250,7 @@ class Loop:
             "step": self._step,
             "remaining": self._remaining,
             "best": self._best.mean,
+            "trained": self._course.trained,
             "ledger": self._ledger.snapshot(),
         }
         position = checkpoint.Position(self._step, self._fence.attempt, self._ledger.records)

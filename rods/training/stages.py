@@ -24,10 +24,15 @@ def planned_steps(config: Config, tasks: Sequence[Task]) -> int:
     Raises:
         StageError: a stage has no task to train on.
     """
-    size, stages = config.training.tasks_per_step, config.training.stages
-    if not stages:
-        return config.training.epochs * ceil(len(tasks) / size)
-    return sum(stage.epochs * ceil(_count(stage, tasks) / size) for stage in stages)
+    training = config.training
+    size = training.tasks_per_step
+    if training.stages:
+        steps = sum(stage.epochs * ceil(_count(stage, tasks) / size) for stage in training.stages)
+    else:
+        steps = training.epochs * ceil(len(tasks) / size)
+    if training.trajectories is None:
+        return steps
+    return min(steps, ceil(training.trajectories / (size * training.group_size)))
 
 
 class Course:
@@ -36,9 +41,14 @@ class Course:
     Args:
         config: the run's.
         ledger: where the beginning of a stage is recorded.
+        trained: groups that were trained on before.
+
+    Attributes:
+        trained: groups that were trained on so far.
     """
 
-    def __init__(self, config: Config, ledger: Ledger) -> None:
+    def __init__(self, config: Config, ledger: Ledger, trained: int) -> None:
+        self.trained = trained
         self._config = config
         self._stages = config.training.stages
         self._ledger = ledger
@@ -55,10 +65,19 @@ class Course:
         record = self._ledger.state.stage
         return {} if record is None else {"stage": record.number, "stage_name": record.title}
 
+    def affordable(self, tasks: Sequence[str]) -> list[str]:
+        """The first of `tasks`, as many as `training.trajectories` still has rollouts for; without it all of them."""
+        training = self._config.training
+        if training.trajectories is None:
+            return list(tasks)
+        return list(tasks[: training.trajectories // training.group_size - self.trained])
+
     @property
     def stage_over(self) -> bool:
         """Whether the epoch under way, or just finished, is the last of its stage."""
         state, stage = self._ledger.state, self._stage
+        if self._spent:
+            return True
         if not self._stages:
             return state.epoch >= self._config.training.epochs
         return stage is not None and bool(ending(state, stage))
@@ -66,7 +85,7 @@ class Course:
     @property
     def over(self) -> bool:
         """Whether it is the last of the run."""
-        return self.stage_over and self._number == len(self._stages)
+        return self._spent or (self.stage_over and self._number == len(self._stages))
 
     @property
     def epochs_left(self) -> int:
@@ -94,6 +113,11 @@ class Course:
         types = tuple(TaskType(kind) for kind in stage.task_types)
         reward = within(self._config, stage).reward.name
         return StageStarted(step, state.epoch, self._number + 1, stage.name, types, reward, reason)
+
+    @property
+    def _spent(self) -> bool:
+        budget, size = self._config.training.trajectories, self._config.training.group_size
+        return budget is not None and self.trained * size >= budget
 
     @property
     def _number(self) -> int:

@@ -101,6 +101,8 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"training.weight_decay": -0.1}, "training.weight_decay"),
     ({"training.checkpoint_every_steps": -1}, "training.checkpoint_every_steps"),
     ({"training.evaluate_every_epochs": -1}, "training.evaluate_every_epochs"),
+    ({"training.trajectories": 0}, "training.trajectories"),
+    ({"training.trajectories": 17, "training.group_size": 8}, "training.trajectories"),
     ({"training.threads": 0}, "training.threads"),
     ({"training.adam_betas": [0.9]}, "training.adam_betas"),
     ({"training.adam_betas": [0.9, 0.95, 0.99]}, "training.adam_betas"),
@@ -330,6 +332,7 @@ def test_a_compute_nodes_engine_is_not_looked_for_on_the_login_node(monkeypatch:
 def test_every_rule_has_a_row_in_the_table(rule: Callable[[Config], Iterator[Problem]]) -> None:
     section = {
         "_finite": ("training",),
+        "_budget": ("training",),
         "_objective": ("training",),
         "_credit": ("training",),
         "_critic": ("training",),

@@ -87,6 +87,18 @@ def _training(config: Config) -> Iterator[Problem]:
         )
 
 
+def _budget(config: Config) -> Iterator[Problem]:
+    count, size = config.training.trajectories, config.training.group_size
+    yield from at_least("training.trajectories", count, 1)
+    if count is not None and size > 0 and count % size:
+        yield Problem(
+            "training.trajectories",
+            count,
+            f"not whole groups of training.group_size = {size}",
+            f"set {max(1, count // size) * size}, or null to end with the last epoch",
+        )
+
+
 def _objective(config: Config) -> Iterator[Problem]:
     training = config.training
     for name in ("learning_rate", "clip_low", "clip_high", "gradient_clip"):
@@ -214,6 +226,7 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _tasks,
     _model,
     _training,
+    _budget,
     _objective,
     _credit,
     _critic,
