@@ -39,6 +39,7 @@ class Records:
         self.counters: Counter[str] = Counter({name: before.get(name, 0) for name in _COUNTERS})
         self.errors: Counter[str] = Counter(before.get("errors", {}))
         self._started = time.monotonic() - float(before.get("seconds", 0))
+        self._cpu_before = float(before.get("cpu_seconds", 0))
         self._spent_before = {name: int(before.get(name, 0)) for name in _SPENT}
         self._said = float("-inf")
         self._metrics = MetricsWriter(path)
@@ -96,7 +97,8 @@ class Records:
         counts = {name: self.counters[name] for name in _COUNTERS}
         errors = {kind: self.errors[kind] for kind in FAILURES}
         seconds = round(time.monotonic() - self._started, 3)
-        line = {"time": time.time(), **counts, **spent, "seconds": seconds, "errors": errors}
+        cpu = {"cpu_seconds": round(self._cpu_before + time.process_time(), 3)}
+        line = {"time": time.time(), **counts, **spent, "seconds": seconds, **cpu, "errors": errors}
         made_by = {"agents": costs.agents, "stages": costs.stages}
         self._metrics.write({**line, **self._rates(spent), **made_by})
         if time.monotonic() - self._said >= _SAY_EVERY_S:

@@ -168,6 +168,7 @@ def test_the_next_attempt_answers_and_goes_on_counting(run: RunDir) -> None:
     first, last = read_metrics(run.metrics / "synthesis.jsonl")
     assert (first["accepted"], last["accepted"]) == (1, 2)
     assert last["llm_calls"] == 2 * first["llm_calls"] > 0
+    assert last["cpu_seconds"] > 1.9 * first["cpu_seconds"] > 0, "both attempts ran in this process"
     assert [record["name"] for record in records(run, 2)] == ["seed_claimed", "variant_published"]
 
 
