@@ -39,7 +39,8 @@ class Records:
         self.counters: Counter[str] = Counter({name: before.get(name, 0) for name in _COUNTERS})
         self.errors: Counter[str] = Counter(before.get("errors", {}))
         self._started = time.monotonic() - float(before.get("seconds", 0))
-        self._cpu_before = float(before.get("cpu_seconds", 0))
+        # The start of the process is not counted: it is no part of what variants cost.
+        self._cpu_before = float(before.get("cpu_seconds", 0)) - time.process_time()
         self._spent_before = {name: int(before.get(name, 0)) for name in _SPENT}
         self._said = float("-inf")
         self._metrics = MetricsWriter(path)

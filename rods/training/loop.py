@@ -131,7 +131,7 @@ class Loop:
         self._remaining = self._course.affordable(order)
 
     def _train_step(self) -> None:
-        started = time.perf_counter()
+        started, computed = time.perf_counter(), time.process_time()
         size = self._config.training.tasks_per_step
         tasks = [self._parts.book[task_id] for task_id in self._remaining[:size]]
         step, epoch = self._step + 1, self._ledger.state.epoch
@@ -146,7 +146,8 @@ class Loop:
         self._take_variants()
         self._ledger.sync()
         self._watcher.keep(step, result.groups)
-        self._watcher.log(self._metrics(result, emitted, retired, time.perf_counter() - started))
+        spent = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - computed}
+        self._watcher.log({**self._metrics(result, emitted, retired), **spent})
         every = self._config.training.checkpoint_every_steps
         if every and step % every == 0 and self._remaining:
             self._save()
@@ -273,7 +274,7 @@ class Loop:
         epoch = self._ledger.state.epoch
         self._watcher.beat("evaluation", step=self._step, epoch=epoch, done=done, total=total)
 
-    def _metrics(self, result: Result, emitted: int, retired: int, seconds: float) -> dict[str, Any]:
+    def _metrics(self, result: Result, emitted: int, retired: int) -> dict[str, Any]:
         return {
             "step": self._step,
             "epoch": self._ledger.state.epoch,
@@ -286,7 +287,6 @@ class Loop:
             **figures(self._ledger.state),
             "seeds_emitted_now": emitted,
             "retired_now": retired,
-            "seconds": seconds,
         }
 
     def _steps_total(self) -> int:

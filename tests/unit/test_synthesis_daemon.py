@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -160,6 +161,7 @@ def test_a_stop_hands_claims_back_without_a_delivery(run: RunDir) -> None:
 
 
 def test_the_next_attempt_answers_and_goes_on_counting(run: RunDir) -> None:
+    started = time.process_time()
     put(run, "a", seed_task())
     asyncio.run(serve_until(daemon(run, Answers(), attempt=1), run, answered(run, 1), attempt=1))
     put(run, "b", seed_task())
@@ -168,7 +170,7 @@ def test_the_next_attempt_answers_and_goes_on_counting(run: RunDir) -> None:
     first, last = read_metrics(run.metrics / "synthesis.jsonl")
     assert (first["accepted"], last["accepted"]) == (1, 2)
     assert last["llm_calls"] == 2 * first["llm_calls"] > 0
-    assert last["cpu_seconds"] > 1.9 * first["cpu_seconds"] > 0, "both attempts ran in this process"
+    assert 0 < first["cpu_seconds"] < last["cpu_seconds"] <= time.process_time() - started
     assert [record["name"] for record in records(run, 2)] == ["seed_claimed", "variant_published"]
 
 
