@@ -1,35 +1,34 @@
-"""What Weights & Biases gets besides the trainer's metrics: synthesis, tables and artifacts, from the run directory.
+"""What Weights & Biases gets of synthesis, from the run directory: metrics, and tables of seeds and variants.
 
-The copy is made offline, in the run directory, and then uploaded together with all that was tracked offline; so it
-works on a node without network, and again after more was done: only what is new is copied.
+The same is done live by each daemon (`rods.tracking_live`) and afterwards by `rods wandb-sync`, for what no daemon
+could copy any more. How far the copy has come lies beside it, so nothing is copied twice.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import wandb
-from wandb.errors import Error as WandbError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from rods.config import Config
 from rods.errors import RodsError
-from rods.exchange.atomic import read_json, write_json
+from rods.exchange import heartbeat, replica
+from rods.exchange.atomic import CorruptFileError, parse_json, read_json, write_json
 from rods.exchange.lineage import history
-from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import RunDir
-from rods.tracking import identity, numbers, tags
+from rods.tracking import OFFLINE, Tracker, identity
+from rods.tracking_artifacts import ROLE as TRAIN
+from rods.tracking_artifacts import TrainTracker, pending
 from rods.variants import collect
 
 ROLE = "synthesis"
-_COPIED = "copied.json"
-_BIG = 100_000_000  # bytes; larger files are referred to, not uploaded
 _SEED_COLUMNS = ("key", "task_id", "seed_id", "type", "step", "epoch", "mean", "phi")
 _VARIANT_COLUMNS = ("id", "parent", "seed", "type", "kind", "status", "reason", "attempts", "distance")
 Rows = list[list[Any]]
@@ -39,40 +38,147 @@ class TrackingError(RodsError):
     """What could not be brought to W&B."""
 
 
-def copy(run: RunDir, config: Config) -> int:
-    """Put what is new since the last time into an offline W&B run in the run directory.
+@dataclass(frozen=True)
+class Position:
+    """How far one daemon's copy has come.
 
-    Returns:
-        the number of metrics lines that were copied.
+    Attributes:
+        lines, size: of its metrics file, and the bytes that they take.
+        tables: digest of the tables that were copied last; "" for none.
+    """
+
+    lines: Annotated[int, Field(ge=0, strict=True)] = 0
+    size: Annotated[int, Field(ge=0, strict=True)] = 0
+    tables: str = ""
+
+
+class Copy:
+    """Brings what one daemon wrote to its W&B run, from where the last copy ended.
+
+    Args:
+        run: the run directory.
+        writer: the name that the daemon writes under; the first of them copies the tables, which are the run's.
+
+    Raises:
+        TrackingError: the file that says how far the last copy came holds something else.
+    """
+
+    def __init__(self, run: RunDir, writer: str) -> None:
+        self._run, self._writer = run, writer
+        self._file = run.wandb / f"copied-{writer}.json"
+        self._position = _read(self._file)
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is something to copy."""
+        return bool(self._news()) or self._tables() is not None
+
+    def metrics(self, tracker: Tracker) -> int:
+        """Copy the lines that were added; returns how many, 0 when W&B failed."""
+        news = self._news()
+        before = self._position
+        for step, line in enumerate(news, start=before.lines):
+            tracker.log({ROLE: parse_json(line, self._metrics)}, step)
+        if not tracker.active or not news:
+            return 0
+        size = before.size + sum(len(line) + 1 for line in news)
+        self._advance(Position(before.lines + len(news), size, before.tables))
+        return len(news)
+
+    def tables(self, tracker: Tracker) -> None:
+        """Copy the tables when they changed."""
+        if (found := self._tables()) is None:
+            return
+        step = max(self._position.lines - 1, 0)
+        tracker.table("seeds", _SEED_COLUMNS, found[0], step)
+        tracker.table("variants", _VARIANT_COLUMNS, found[1], step)
+        if tracker.active:
+            self._advance(Position(self._position.lines, self._position.size, _digest(found)))
+
+    @property
+    def _metrics(self) -> Path:
+        return self._run.metrics / f"{self._writer}.jsonl"
+
+    def _news(self) -> list[bytes]:
+        """Whole lines behind the position; half a line at the end is not there yet."""
+        if not self._metrics.exists():
+            return []
+        with self._metrics.open("rb") as file:
+            file.seek(self._position.size)
+            return file.read().split(b"\n")[:-1]
+
+    def _tables(self) -> tuple[Rows, Rows] | None:
+        """The tables, where this daemon copies them and they changed."""
+        if self._writer != ROLE:
+            return None
+        found = seeds(self._run), variants(self._run)
+        return found if any(found) and _digest(found) != self._position.tables else None
+
+    def _advance(self, position: Position) -> None:
+        write_json(self._file, asdict(position))
+        self._position = position
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What `catch_up` did.
+
+    Attributes:
+        lines: of synthesis metrics that were copied.
+        left: processes that run, and so copy by themselves.
+    """
+
+    lines: int
+    left: tuple[str, ...]
+
+
+def catch_up(run: RunDir, config: Config) -> Copied:
+    """Put what no live process copies into offline W&B runs in the run directory: metrics, tables, artifacts.
 
     Raises:
         TrackingError: W&B cannot write there.
         RodsError: a damaged run directory.
     """
-    before = _before(run)
-    lines = [line for path in sorted(run.metrics.glob(f"{ROLE}*.jsonl")) for line in _named(path)]
-    lines.sort(key=lambda line: line[1]["time"])
-    tables = {"seeds": seeds(run), "variants": variants(run)}
-    content = {"tables": _digest(tables), "files": [path.name for path in _files(run)]}
-    if len(lines) == before["lines"] and content == before["content"]:
-        return 0
-    try:
-        _write(run, config, lines[before["lines"] :], before["lines"], tables)
-    except (WandbError, OSError) as error:
-        raise TrackingError(
-            f"{run.wandb}: expected to write an offline W&B run there, found {error}"
-        ) from error
-    write_json(run.wandb / _COPIED, {"lines": len(lines), "content": content})
-    return len(lines) - int(before["lines"])
+    live = alive(run, config)
+    lines = 0
+    writers = [path.stem for path in replica.metrics_files(run, ROLE)]
+    for writer in writers:
+        copy = Copy(run, writer)
+        if writer not in live and copy.behind:
+            with Tracker(run, ROLE, config, writer, OFFLINE) as tracker:
+                lines += copy.metrics(tracker)
+                copy.tables(tracker)
+            _check(run, tracker)
+    if TRAIN not in live and pending(run):
+        with TrainTracker(run, config, OFFLINE) as train:
+            train.artifacts()
+        _check(run, train)
+    return Copied(lines, tuple(sorted(live.intersection({*writers, TRAIN}))))
 
 
-def offline_runs(run: RunDir) -> list[Path]:
-    """Folders of what was tracked offline and not uploaded yet, oldest first."""
+def alive(run: RunDir, config: Config) -> set[str]:
+    """Names of the processes that show signs of life, where those copy by themselves."""
+    if config.tracking.wandb == "disabled":
+        return set()
+    beats = heartbeat.read_all(run.heartbeats).values()
+    limit = config.launch.heartbeat_timeout_s
+    return {beat.role for beat in beats if not beat.finished and beat.age_s < limit}
+
+
+def offline_runs(run: RunDir, live: Sequence[str] = ()) -> list[Path]:
+    """Folders of what was tracked offline and not uploaded yet, oldest first.
+
+    Args:
+        live: processes that still write; the newest folder of each is left out, since W&B uploads a folder once.
+    """
     found = sorted(run.wandb.glob("wandb/offline-run-*"))
+    for writer in live:
+        own = [folder for folder in found if folder.name.endswith(f"-{identity(run, writer)}")]
+        found = [folder for folder in found if folder not in own[-1:]]
     return [folder for folder in found if not list(folder.glob("*.wandb.synced"))]
 
 
-def upload(run: RunDir) -> int:
+def upload(run: RunDir, live: Sequence[str] = ()) -> int:
     """Send what was tracked offline; returns how many W&B runs that was.
 
     The key is wandb's own business (`wandb login`, WANDB_API_KEY): it is neither read nor shown here.
@@ -80,7 +186,7 @@ def upload(run: RunDir) -> int:
     Raises:
         TrackingError: wandb refused; its own words are above the message.
     """
-    folders = offline_runs(run)
+    folders = offline_runs(run, live)
     if not folders:
         return 0
     command = [sys.executable, "-m", "wandb", "sync", "--yes", *map(str, folders)]
@@ -94,7 +200,7 @@ def upload(run: RunDir) -> int:
 
 def seeds(run: RunDir) -> Rows:
     """A row for each seed that was handed to synthesis, with `_SEED_COLUMNS`."""
-    events = history(run.journal_dir, "train")
+    events = history(run.journal_dir, TRAIN)
     return [[event[name] for name in _SEED_COLUMNS] for event in events if event["name"] == "seed_emitted"]
 
 
@@ -103,70 +209,23 @@ def variants(run: RunDir) -> Rows:
     return [[getattr(item, name) for name in _VARIANT_COLUMNS] for item in collect.collect(run)]
 
 
-def _write(
-    run: RunDir,
-    config: Config,
-    lines: Sequence[tuple[str, Mapping[str, Any]]],
-    first: int,
-    tables: Mapping[str, Rows],
-) -> None:
-    settings = wandb.Settings(console="off", silent=True, disable_git=True, save_code=False)
-    with wandb.init(
-        project=config.tracking.project,
-        entity=config.tracking.entity or None,
-        group=run.name,
-        job_type=ROLE,
-        name=f"{run.name} {ROLE}",
-        id=identity(run, ROLE),
-        tags=tags(config),
-        resume="allow",
-        mode="offline",
-        dir=str(run.wandb),
-        config=config.to_dict(),
-        settings=settings,
-    ) as tracked:
-        for step, (writer, line) in enumerate(lines, start=first):
-            tracked.log(numbers({writer: line}), step=step)
-        for name, columns in (("seeds", _SEED_COLUMNS), ("variants", _VARIANT_COLUMNS)):
-            tracked.log({name: wandb.Table(columns=list(columns), data=tables[name])})
-        for artifact in artifacts(run):
-            tracked.log_artifact(artifact)
-
-
-def artifacts(run: RunDir) -> list[wandb.Artifact]:
-    """Expanded sets by content, big ones and checkpoints by reference to where they lie."""
-    expanded = wandb.Artifact(f"{run.name}-expanded", type="dataset")
-    checkpoints = wandb.Artifact(f"{run.name}-checkpoints", type="model")
-    for path in _files(run):
-        if path.is_dir():
-            checkpoints.add_reference(path.as_uri(), name=path.name, checksum=False)
-        elif path.stat().st_size > _BIG:
-            expanded.add_reference(path.as_uri(), name=path.name, checksum=False)
-        else:
-            # It never changes again, so wandb need not make a copy in the user's home.
-            expanded.add_file(str(path), name=path.name, policy="immutable")
-    return [artifact for artifact in (expanded, checkpoints) if artifact.manifest.entries]
-
-
-def _files(run: RunDir) -> list[Path]:
-    """Expanded sets that hold anything, and complete checkpoints."""
-    sets = [path for path in sorted(run.expanded.glob("*.jsonl")) if path.stat().st_size]
-    return [*sets, *(path.parent for path in sorted(run.checkpoints.glob("step_*/COMPLETE")))]
-
-
-def _named(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    return [(path.stem, line) for line in read_metrics(path)]
-
-
-def _before(run: RunDir) -> dict[str, Any]:
-    file = run.wandb / _COPIED
-    found = read_json(file) if os.path.exists(file) else {"lines": 0, "content": None}
-    if not isinstance(found, dict) or not isinstance(found.get("lines"), int) or "content" not in found:
+def _check(run: RunDir, tracker: Tracker) -> None:
+    if tracker.problem:
         raise TrackingError(
-            f"{file}: expected what was copied before, found {str(found)[:80]}; remove it to copy all again"
+            f"{run.wandb}: expected to write an offline W&B run there, found {tracker.problem}"
         )
-    return found
 
 
-def _digest(tables: Mapping[str, Rows]) -> str:
+def _read(file: Path) -> Position:
+    if not file.is_file():
+        return Position()
+    try:
+        return TypeAdapter(Position).validate_python(read_json(file))
+    except (ValidationError, CorruptFileError) as error:
+        raise TrackingError(
+            f"{file}: expected how far the copy has come, found something else; remove it to copy all again"
+        ) from error
+
+
+def _digest(tables: Sequence[Rows]) -> str:
     return hashlib.sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()

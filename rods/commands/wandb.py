@@ -16,9 +16,10 @@ def wandb_sync(
         bool, typer.Option(help="Send it; without, only the copy in the run directory is made.")
     ] = True,
 ) -> None:
-    """Copy synthesis metrics, tables of seeds and variants, and artifacts; upload all that was tracked offline.
+    """Copy what no role could track (synthesis metrics, tables, artifacts); upload all that was tracked offline.
 
     For clusters whose nodes have no network: run it on a login node, as often as you like. Only what is new is sent.
+    What a live role is still writing waits until that role has ended.
 
     Examples:
 
@@ -33,12 +34,14 @@ def wandb_sync(
     directory = RunDir.open(find_run(run))
     permissions.adopt_from(directory.path)
     with reading(directory.path):
-        copied = tracking_copy.copy(directory, snapshot.load_config(directory))
-    typer.echo(f"copied {copied} lines of synthesis metrics")
+        copied = tracking_copy.catch_up(directory, snapshot.load_config(directory))
+    typer.echo(f"copied {copied.lines} lines of synthesis metrics")
+    if copied.left:
+        typer.echo(f"live, so left alone until they end: {', '.join(copied.left)}")
     if upload:
-        typer.echo(f"uploaded {tracking_copy.upload(directory)} W&B runs")
+        typer.echo(f"uploaded {tracking_copy.upload(directory, copied.left)} W&B runs")
     else:
-        typer.echo(f"not uploaded yet: {len(tracking_copy.offline_runs(directory))} W&B runs")
+        typer.echo(f"not uploaded yet: {len(tracking_copy.offline_runs(directory, copied.left))} W&B runs")
 
 
 def wandb_report(

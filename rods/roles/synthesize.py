@@ -18,6 +18,7 @@ from rods.synthesis.pipeline import Pipeline
 from rods.synthesis.records import ROLE
 from rods.synthesis.service import open_backend
 from rods.synthesis.simulating import simulation
+from rods.tracking_live import following
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,8 @@ def main(run_dir: str, attempt: int) -> int:
     run = replica.open_run(Path(run_dir))
     config = snapshot.load_config(run)
     try:
-        asyncio.run(_serve(run, attempt, config))
+        with following(run, replica.writer(ROLE), config):
+            asyncio.run(_serve(run, attempt, config))
     except _StoppedEarlyError:
         log.warning("asked to stop before a model server was ready")
     return 0

@@ -33,6 +33,7 @@ from rods.rollout.episode import Rollout
 from rods.simulation import protocols
 from rods.tasks.taskset import TaskSet
 from rods.tracking import Tracker
+from rods.tracking_artifacts import TrainTracker
 from rods.training import checkpoint
 from rods.training.handover import Handover
 from rods.training.learner import Learner
@@ -76,7 +77,7 @@ def train(run: RunDir, attempt: int, build: StepperBuilder) -> int:
     config = snapshot.load_config(run)
     quiet(config)
     with ExitStack() as stack:
-        tracker = stack.enter_context(Tracker(run, ROLE, config))
+        tracker = stack.enter_context(TrainTracker(run, config))
         watcher = RunWatcher(run, attempt, config, tracker)
         stack.callback(watcher.close)
         watcher.beat("loading")

@@ -1,7 +1,9 @@
-"""What W&B is given, read back from its offline files: identity over attempts, tables, artifacts, and no key."""
+"""What W&B is given, read back from its offline files: identity over attempts, live synthesis, tables, artifacts."""
 
 import json
 import struct
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,30 +15,42 @@ from wandb.proto import wandb_internal_pb2
 from rods import tasks, tracking, tracking_copy
 from rods.cli import app
 from rods.config import from_mapping
+from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
+from rods.tracking_artifacts import TrainTracker
 from rods.tracking_copy import TrackingError
+from rods.tracking_live import following
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 
 
 def records(folder):
-    """The records of the offline runs below `folder`, oldest first: LevelDB's log format behind 7 bytes of header."""
-    found = []
-    for file in sorted(folder.rglob("*.wandb")):
-        data, at, whole = file.read_bytes(), 7, b""
-        while at + 7 <= len(data):
-            if 32768 - at % 32768 < 7:
-                at += 32768 - at % 32768
-                continue
-            size, kind = struct.unpack_from("<HB", data, at + 4)
-            whole += data[at + 7 : at + 7 + size]
-            at += 7 + size
-            if kind in (1, 4):  # a whole record, or the last piece of one
-                record = wandb_internal_pb2.Record()
-                record.ParseFromString(whole)
-                found.append(record)
-                whole = b""
+    """The records of the offline runs below `folder`, oldest first."""
+    return [record for file in sorted(folder.rglob("*.wandb")) for record in whole(file)]
+
+
+def whole(file):
+    """The records of a run that was finished: W&B writes the last of them a moment after it says so."""
+    until(lambda: any(record.HasField("exit") for record in written(file)))
+    return written(file)
+
+
+def written(file):
+    """The records in a file of LevelDB's log format, behind 7 bytes of header."""
+    found, data, at, content = [], file.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        size, kind = struct.unpack_from("<HB", data, at + 4)
+        content += data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):  # a whole record, or the last piece of one
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(content)
+            found.append(record)
+            content = b""
     return found
 
 
@@ -53,11 +67,49 @@ def offline(tmp_path, monkeypatch):
     return run, from_mapping(settings)
 
 
-def synthesised(run, count):
-    metrics = MetricsWriter(run.metrics / "synthesis.jsonl")
+def synthesised(run, count, writer="synthesis"):
+    metrics = MetricsWriter(run.metrics / f"{writer}.jsonl")
     for index in range(count):
         metrics.write({"time": float(index), "accepted": index, "errors": {"vm_exec_failed": 1}})
     metrics.close()
+
+
+def logged(found, key):
+    """Steps and values that were logged under `key`, in order."""
+    told = []
+    for each in found:
+        items = {item.key or "/".join(item.nested_key): item.value_json for item in each.history.item}
+        if key in items:
+            told.append((each.history.step.num, json.loads(items[key])))
+    return told
+
+
+def identities(found):
+    return {
+        (each.run.run_id, each.run.run_group, each.run.job_type) for each in found if each.HasField("run")
+    }
+
+
+def contents(found):
+    """Paths in each version of each artifact but the tables, which W&B stores as artifacts too."""
+    return [
+        (each.artifact.name, sorted(entry.path for entry in each.artifact.manifest.contents))
+        for each in found
+        if each.HasField("artifact") and each.artifact.type != "run_table"
+    ]
+
+
+def checkpointed(run, step):
+    folder = run.checkpoints / f"step_{step:06d}-0001"
+    folder.mkdir()
+    (folder / "COMPLETE").touch()
+
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def keys_in(folder):
@@ -76,13 +128,7 @@ def test_all_attempts_of_a_role_are_one_run(offline):
         if each.HasField("run")
     }
     assert told == {(f"{run.name}-train", run.name, "train", "rods-test", ("tiny", "random_seeds", "seed 7"))}
-    items = [
-        item.key or "/".join(item.nested_key)
-        for each in found
-        if each.HasField("history")
-        for item in each.history.item
-    ]
-    assert items.count("train/reward_mean") == 2
+    assert logged(found, "train/reward_mean") == [(1, 0.5), (2, 0.5)]
     assert keys_in(run.path) == []
 
 
@@ -108,44 +154,158 @@ def test_tables_hold_seeds_and_variants(offline):
     assert (key, parent, status, reason, attempts, distance) == ("1-a", "a", "published", "", 1, None)
 
 
-def test_the_copy_holds_metrics_tables_and_artifacts_and_is_made_once(offline):
+def test_synthesis_is_followed_while_it_works_and_over_attempts(offline):
     run, config = offline
-    synthesised(run, 3)
-    variant = tasks.load(config.tasks).train[0].to_json()
-    run.expanded_file(1).write_text(json.dumps(variant) + "\n")
-    run.expanded_file(2).write_text("")
-    (run.checkpoints / "step_000002-0001").mkdir()
-    (run.checkpoints / "step_000002-0001" / "COMPLETE").touch()
-    (run.checkpoints / "step_000004-0001").mkdir()
-    assert tracking_copy.copy(run, config) == 3
-    assert tracking_copy.copy(run, config) == 0
-    assert len(tracking_copy.offline_runs(run)) == 1
+    synthesised(run, 2)
+    with following(run, "synthesis", config, every_s=0.01):
+        until(lambda: (run.wandb / "copied-synthesis.json").exists())
+        synthesised(run, 1)
+    with following(run, "synthesis", config):
+        synthesised(run, 1)
     found = records(run.wandb)
-    files = {
-        each.artifact.name: sorted(entry.path for entry in each.artifact.manifest.contents)
-        for each in found
-        if each.HasField("artifact")
-    }
-    assert files[f"{run.name}-expanded"] == ["expanded_epoch_0001.jsonl"]
-    assert files[f"{run.name}-checkpoints"] == ["step_000002-0001/COMPLETE"]
-    items = [
-        item.key or "/".join(item.nested_key)
-        for each in found
-        if each.HasField("history")
-        for item in each.history.item
-    ]
-    assert items.count("synthesis/accepted") == 3
-    assert items.count("synthesis/errors/vm_exec_failed") == 3
+    assert identities(found) == {(f"{run.name}-synthesis", run.name, "synthesis")}
+    assert logged(found, "synthesis/accepted") == [(0, 0), (1, 1), (2, 0), (3, 0)]
+    assert [value for _, value in logged(found, "synthesis/errors/vm_exec_failed")] == [1] * 4
+    assert logged(found, "seeds/nrows") == logged(found, "variants/nrows") == [(2, 1)]
     tables = [json.loads(path.read_text()) for path in run.wandb.rglob("*.table.json")]
     assert sorted(table["columns"][0] for table in tables) == ["id", "key"]
     assert keys_in(run.path) == []
 
 
-def test_what_was_copied_before_must_be_readable(offline):
+def test_a_second_daemon_has_a_run_of_its_own_without_the_tables(offline):
     run, config = offline
-    (run.wandb / "copied.json").write_text("[]")
-    with pytest.raises(TrackingError, match=r"copied\.json: expected what was copied before"):
-        tracking_copy.copy(run, config)
+    synthesised(run, 1, "synthesis-1")
+    with following(run, "synthesis-1", config):
+        pass
+    found = records(run.wandb)
+    assert identities(found) == {(f"{run.name}-synthesis-1", run.name, "synthesis")}
+    assert logged(found, "synthesis/accepted") == [(0, 0)]
+    assert logged(found, "seeds/nrows") == []
+
+
+def test_a_line_after_the_tables_is_not_too_late(offline):
+    run, config = offline
+    synthesised(run, 1)
+    copy = tracking_copy.Copy(run, "synthesis")
+    with tracking.Tracker(run, "synthesis", config) as tracker:
+        copy.metrics(tracker)
+        copy.tables(tracker)
+        synthesised(run, 2)
+        assert copy.metrics(tracker) == 2
+        assert not copy.behind
+    assert [step for step, _ in logged(records(run.wandb), "synthesis/accepted")] == [0, 1, 2]
+
+
+def test_half_a_line_is_copied_when_it_is_whole(offline):
+    run, config = offline
+    synthesised(run, 1)
+    file = run.metrics / "synthesis.jsonl"
+    with file.open("a") as half:
+        half.write('{"accepted":')
+    assert tracking_copy.catch_up(run, config).lines == 1
+    with file.open("a") as rest:
+        rest.write("9}\n")
+    assert tracking_copy.catch_up(run, config).lines == 1
+    assert logged(records(run.wandb), "synthesis/accepted") == [(0, 0), (1, 9)]
+
+
+def test_a_broken_wandb_costs_synthesis_nothing_and_is_caught_up_with(offline, capfd):
+    run, config = offline
+    synthesised(run, 2)
+    run.wandb.mkdir(exist_ok=True)
+    (run.wandb / "synthesis.id").mkdir()
+    with following(run, "synthesis", config):
+        worked = True
+    assert worked
+    assert "the run goes on" in capfd.readouterr().err
+    with pytest.raises(TrackingError, match="expected to write an offline W&B run there"):
+        tracking_copy.catch_up(run, config)
+    (run.wandb / "synthesis.id").rmdir()
+    assert tracking_copy.catch_up(run, config) == tracking_copy.Copied(2, ())
+    assert len(logged(records(run.wandb), "synthesis/accepted")) == 2
+
+
+def test_nothing_is_followed_where_tracking_is_disabled_and_all_of_it_can_be_copied_later(offline):
+    run, config = offline
+    disabled = replace(config, tracking=replace(config.tracking, wandb="disabled"))
+    synthesised(run, 2)
+    with following(run, "synthesis", disabled):
+        pass
+    assert not list(run.wandb.rglob("*.wandb"))
+    assert tracking_copy.catch_up(run, disabled).lines == 2
+
+
+def test_the_trainer_logs_artifacts_when_there_are_others(offline):
+    run, config = offline
+    variant = tasks.load(config.tasks).train[0].to_json()
+    run.expanded_file(1).write_text(json.dumps(variant) + "\n")
+    run.expanded_file(2).write_text("")
+    (run.checkpoints / "step_000004-0001").mkdir()
+    with TrainTracker(run, config) as tracker:
+        tracker.log({"train": {"reward_mean": 0.5}}, 1)
+        tracker.log({"train": {"reward_mean": 0.5}}, 2)
+        checkpointed(run, 2)
+        tracker.log({"train": {"reward_mean": 0.5}}, 3)
+        checkpointed(run, 3)
+    expanded, checkpoints = f"{run.name}-expanded", f"{run.name}-checkpoints"
+    first, second = "step_000002-0001/COMPLETE", "step_000003-0001/COMPLETE"
+    found = records(run.wandb)
+    assert contents(found) == [
+        (expanded, ["expanded_epoch_0001.jsonl"]),
+        (checkpoints, [first]),
+        (checkpoints, [first, second]),
+    ]
+    assert identities(found) == {(f"{run.name}-train", run.name, "train")}
+    with TrainTracker(run, config) as tracker:
+        tracker.log({"train": {"reward_mean": 0.5}}, 4)
+    assert len(contents(records(run.wandb))) == 3
+
+
+def test_a_forgotten_or_damaged_note_of_artifacts_has_them_copied_again(offline):
+    run, config = offline
+    checkpointed(run, 2)
+    (run.wandb / "artifacts.json").write_text("{")
+    tracking_copy.catch_up(run, config)
+    assert len(contents(records(run.wandb))) == 1
+
+
+def test_the_command_copies_what_no_live_role_copies_and_does_it_once(offline):
+    run, config = offline
+    synthesised(run, 3)
+    synthesised(run, 2, "synthesis-1")
+    checkpointed(run, 2)
+    Heartbeat(run.heartbeats, "synthesis-1").beat("working")
+    assert tracking_copy.catch_up(run, config) == tracking_copy.Copied(3, ("synthesis-1",))
+    Heartbeat(run.heartbeats, "synthesis-1").finish()
+    assert tracking_copy.catch_up(run, config) == tracking_copy.Copied(2, ())
+    assert tracking_copy.catch_up(run, config) == tracking_copy.Copied(0, ())
+    assert len(tracking_copy.offline_runs(run)) == 3
+    found = records(run.wandb)
+    assert {job for _, _, job in identities(found)} == {"synthesis", "train"}
+    assert len(logged(found, "synthesis/accepted")) == 5
+    assert contents(found) == [(f"{run.name}-checkpoints", ["step_000002-0001/COMPLETE"])]
+
+
+def test_what_a_live_role_still_writes_is_not_uploaded(offline):
+    run, _ = offline
+    for name in (
+        f"20260101_000000-{run.name}-train",
+        f"20260102_000000-{run.name}-train",
+        "20260101_000000-x",
+    ):
+        (run.wandb / "wandb" / f"offline-run-{name}").mkdir(parents=True)
+    left = [folder.name for folder in tracking_copy.offline_runs(run, ["train"])]
+    assert left == [f"offline-run-20260101_000000-{run.name}-train", "offline-run-20260101_000000-x"]
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"lines": -1}', '{"lines": "3"}'])
+def test_how_far_the_copy_has_come_must_be_readable(offline, text):
+    run, config = offline
+    synthesised(run, 1)
+    run.wandb.mkdir(exist_ok=True)
+    (run.wandb / "copied-synthesis.json").write_text(text)
+    with pytest.raises(TrackingError, match=r"copied-synthesis\.json: expected how far"):
+        tracking_copy.catch_up(run, config)
 
 
 def test_an_upload_that_is_refused_says_what_to_do(offline, monkeypatch):
