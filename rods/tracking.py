@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import wandb
 from wandb.errors import Error as WandbError
@@ -128,7 +128,7 @@ class Tracker:
             self._run, self.problem = None, str(error)
             print(f"W&B: {error}; the run goes on, its metrics are in the run directory", file=sys.stderr)
 
-    def __enter__(self) -> Tracker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
