@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -47,16 +48,56 @@ _PARTS = ("overall", "base", "miss_func", "miss_param", "long_context")
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """One system of the paper's out-of-distribution table, scores in per cent.
+
+    Attributes:
+        model, system, experiment, ablation: as in `Row`.
+        bfcl_v4: web search and memory.
+        tau2: retail, airline, telecom.
+        acebench_agent: its agent part.
+    """
+
+    model: str
+    system: str
+    bfcl_v4: float
+    tau2: float
+    acebench_agent: float
+    experiment: str = ""
+    ablation: str = ""
+
+
+UNTRAINED = "untrained"
+
+
+@dataclass(frozen=True)
 class Paper:
     """The tables and where they are from."""
 
     source: str
     rows: tuple[Row, ...]
+    out_of_distribution: tuple[Elsewhere, ...]
 
     def find(self, experiment: str, ablation: str = "") -> Row | None:
         """The row that an experiment, with an ablation, repeats; None where the paper has no such system."""
-        own = (row for row in self.rows if row.experiment)
-        return next((row for row in own if (row.experiment, row.ablation) == (experiment, ablation)), None)
+        return _repeated(self.rows, experiment, ablation)
+
+    def find_elsewhere(self, experiment: str, ablation: str = "") -> Elsewhere | None:
+        """The same in the out-of-distribution table."""
+        return _repeated(self.out_of_distribution, experiment, ablation)
+
+    def untrained_elsewhere(self, model: str) -> Elsewhere | None:
+        """The row of a model before training, by the model's name without its owner."""
+        own = (row for row in self.out_of_distribution if row.system == UNTRAINED)
+        return next((row for row in own if row.model == model.rpartition("/")[2]), None)
+
+
+_Found = TypeVar("_Found", Row, Elsewhere)
+
+
+def _repeated(rows: tuple[_Found, ...], experiment: str, ablation: str) -> _Found | None:
+    own = (row for row in rows if row.experiment)
+    return next((row for row in own if (row.experiment, row.ablation) == (experiment, ablation)), None)
 
 
 @cache
@@ -69,4 +110,6 @@ def load(path: Path = _FILE) -> Paper:
     try:
         return TypeAdapter(Paper).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (ValidationError, yaml.YAMLError) as error:
-        raise PaperError(f"{path}: expected the paper's tables (source, rows), found: {error}") from error
+        raise PaperError(
+            f"{path}: expected the paper's tables (source, rows, out_of_distribution), found: {error}"
+        ) from error

@@ -15,7 +15,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from analysis import comparison_figures, comparisons, mechanism, paper, study_figures, tables, trajectories
+from analysis import (
+    comparison_figures,
+    comparisons,
+    elsewhere,
+    mechanism,
+    paper,
+    study_figures,
+    tables,
+    trajectories,
+)
 from analysis.comparisons import Scored
 from analysis.load import RunData, load
 from analysis.seeds import MIN_SEEDS
@@ -43,12 +52,14 @@ class Study:
         systems: those in question, then the references.
         references: those that the others are compared with.
         costs: accounts of the runs as `rods cost --json` prints them.
+        benchmarks: what `rods benchmark` found of their policies, and of models beside them.
     """
 
     title: str
     systems: tuple[Scored, ...]
     references: tuple[Scored, ...]
-    costs: tuple[Record, ...]
+    costs: tuple[Record, ...] = ()
+    benchmarks: tuple[elsewhere.Result, ...] = ()
 
     @property
     def plain(self) -> list[System]:
@@ -57,18 +68,28 @@ class Study:
 
 
 def build(
-    folder: Path, runs: Sequence[Path], against: Sequence[Path] = (), costs: Sequence[Record] = ()
+    folder: Path,
+    runs: Sequence[Path],
+    against: Sequence[Path] = (),
+    costs: Sequence[Record] = (),
+    benchmarks: Sequence[Path] = (),
 ) -> StudyPaths:
     """Write the study of `runs` into `folder`, compared with `against`.
+
+    Args:
+        costs: as in `Study`.
+        benchmarks: results of `rods benchmark` that do not lie in a run's `evaluations/`, or folders of them.
 
     Raises:
         NothingToReportError: a run that has not journaled anything yet.
         MixedRunsError: a run named twice, or two runs of a system with one seed.
-        ScoreError: a result of an evaluation that cannot be read.
+        ScoreError, BenchmarkFileError: a result that cannot be read.
         RodsError: not a run directory, or a damaged journal.
     """
     data, references = [load(path) for path in runs], [load(path) for path in against]
-    study = gather(folder.absolute().name if len(data) > 1 else data[0].name, data, references, costs)
+    study = gather(
+        folder.absolute().name if len(data) > 1 else data[0].name, data, references, costs, benchmarks
+    )
     make_dirs(folder)
     plots: list[Path] = []
     images: list[dict[str, str]] = []
@@ -85,14 +106,19 @@ def build(
 
 
 def gather(
-    title: str, runs: Sequence[RunData], against: Sequence[RunData], costs: Sequence[Record] = ()
+    title: str,
+    runs: Sequence[RunData],
+    against: Sequence[RunData],
+    costs: Sequence[Record] = (),
+    benchmarks: Sequence[Path] = (),
 ) -> Study:
-    """Runs as systems with their scores. Raises as `build`."""
+    """Runs as systems with their scores. Arguments and errors as in `build`."""
     systems = group([*runs, *against])
     names = {run.path for run in against}
     scored = comparisons.score(systems)
     references = [each for each in scored if any(run.path in names for run in each.system.runs.values())]
-    return Study(title, tuple(scored), tuple(references), tuple(costs))
+    results = elsewhere.read(benchmarks, systems)
+    return Study(title, tuple(scored), tuple(references), tuple(costs), tuple(results))
 
 
 def render(study: Study, images: Sequence[Mapping[str, str]]) -> str:
@@ -110,6 +136,7 @@ def render(study: Study, images: Sequence[Mapping[str, str]]) -> str:
         measures=measures,
         systems=[{"system": each.system, "summaries": comparisons.summaries(each)} for each in study.systems],
         main=comparisons.beside_paper(study.systems, tables_of_the_paper),
+        elsewhere=elsewhere.rows(study.benchmarks, study.plain, tables_of_the_paper),
         source=tables_of_the_paper.source,
         against=comparisons.against(ours, study.references, tables_of_the_paper),
         ablations=comparisons.ablations(study.systems, tables_of_the_paper),

@@ -22,6 +22,14 @@ def report(
     against: Annotated[
         list[str] | None, typer.Option(metavar="RUN", help="Compare with this run; may be repeated.")
     ] = None,
+    benchmarks: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="rods_SUITE.json of rods benchmark, or a folder of them; may be repeated. Those in a run's "
+            "evaluations/ are found by themselves.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the study; default: the run's report/, ./study for several."),
@@ -35,6 +43,7 @@ def report(
 
     - `rods report latest`
     - `rods report A1 A2 A3 --against B1 --against B2 --against B3`
+    - `rods report A1 A2 A3 --benchmarks tau2-bench --benchmarks ACEBench`
     """
     from analysis import report as single
     from analysis import study
@@ -55,6 +64,12 @@ def report(
         if alone:
             pages.append(single.build(ours[0].path).html)
         accounts = [account.to_json() for account in spending.read_many([*ours, *references])]
-        made = study.build(folder, [run.path for run in ours], [run.path for run in references], accounts)
+        made = study.build(
+            folder,
+            [run.path for run in ours],
+            [run.path for run in references],
+            accounts,
+            benchmarks or (),
+        )
     for page in (*pages, made.html, made.trajectories, *made.plots):
         typer.echo(str(page))
