@@ -143,6 +143,7 @@ def evaluations(data: RunData) -> list[Evaluation]:
             by_kind=event["by_kind"],
         )
         for event in data.named("evaluation_done")
+        if event["split"] == "heldout"
     ]
 
 

@@ -15,6 +15,7 @@ class TasksConfig:
     path: str = ""  # for file: a dataset's folder (`rods synthesize`), or a JSONL file of tasks
     train_count: int | None = None  # seed tasks used for training; null: all the source has
     heldout_count: int | None = None  # held-out tasks used for evaluation in the run; null: all
+    validation_count: int | None = 0  # tasks evaluated on while training; null: as many as the source gives
     seed: int = 0  # seeds the generation of scripted tasks; bfcl has a fixed split and ignores it
 
 
@@ -79,7 +80,9 @@ class TrainingConfig:
     keep_checkpoints: int = 2
     keep_best: str = ""  # export the policy at each new best evaluation: sampled | greedy | "" (never)
     parity_tolerance: float = 1e-3  # mean |logprob(engine) - logprob(learner)| allowed after a weight sync
-    evaluate_every_epochs: int = 0  # held-out evaluation at T=1 and greedy; 0: at start and end only
+    evaluate_every_steps: int = 0  # evaluation on the validation tasks, else the held-out ones; 0: never
+    evaluate_every_epochs: int = 0  # likewise at epoch ends; held-out: at start, stage ends and end always
+    evaluation_modes: tuple[str, ...] = ("sampled", "greedy")  # at temperature 1 | the likeliest token
     critic: CriticConfig = field(default_factory=CriticConfig)
 
 

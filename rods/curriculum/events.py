@@ -215,13 +215,26 @@ class RunFinished(Event):
 
 @dataclass(frozen=True)
 class EvaluationDone(Event):
-    """The policy was evaluated on `count` tasks of a split; mean reward overall and by the tasks' kind."""
+    """The policy was evaluated on `count` tasks of a split, one episode each.
+
+    Attributes:
+        split: heldout or validation.
+        mean: mean of `scores`.
+        accuracy: share of the tasks of which every turn passed.
+        by_kind: mean of `scores` by the tasks' kind.
+        by_type, accuracy_by_type: `mean` and `accuracy` by task type.
+        scores: progress reward by task id, in [0, 1].
+    """
 
     name: ClassVar[str] = "evaluation_done"
     split: str
     mode: EvaluationMode
     mean: float
+    accuracy: float
     by_kind: dict[str, float]
+    by_type: dict[str, float]
+    accuracy_by_type: dict[str, float]
+    scores: dict[str, float]
     count: int
 
 

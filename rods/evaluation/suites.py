@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,8 +12,6 @@ from rods.tasks.model import Task, fingerprint
 from rods.tasks.taskset import TaskSet
 
 SPLITS = ("heldout", "validation", "train")
-VALIDATION = 100  # tasks
-_VALIDATION_SEED = 1
 
 
 class SuiteError(RodsError):
@@ -64,10 +60,12 @@ def under_rules(config: Config, suite: Suite) -> Config:
     tasks = config.tasks
     if tasks.source != suite.source:
         count = None if suite.source == "bfcl" else 48
-        tasks = TasksConfig(source=suite.source, train_count=count, heldout_count=count)
+        tasks = TasksConfig(
+            source=suite.source, train_count=count, heldout_count=count, validation_count=count
+        )
     return replace(
         config,
-        tasks=replace(tasks, heldout_count=None) if suite.source == "bfcl" else tasks,
+        tasks=replace(tasks, heldout_count=None, validation_count=None) if suite.source == "bfcl" else tasks,
         simulation=official if suite.official else own,
         reward=RewardConfig(name="binary", empty_turn="official" if suite.official else "envtuning"),
     )
@@ -76,8 +74,8 @@ def under_rules(config: Config, suite: Suite) -> Config:
 def tasks_of(config: Config, split: str) -> tuple[Task, ...]:
     """The tasks of one split.
 
-    `heldout` is never trained on. `validation` is a fixed stratified sample of the training tasks, for choosing
-    settings and checkpoints: the held-out tasks stay untouched until the end, but a policy has trained on these.
+    `heldout` is never trained on. `validation` is for choosing settings and checkpoints: the held-out tasks stay
+    untouched until the end. Where the source has no spare tasks a policy has trained on those, see `rods.tasks`.
 
     Raises:
         SuiteError: no such split, or one without tasks.
@@ -99,19 +97,4 @@ def identity(tasks: Sequence[Task]) -> str:
 def _split(tasks: TaskSet, split: str) -> tuple[Task, ...]:
     if split == "heldout":
         return tasks.heldout
-    return tasks.train if split == "train" else sample(tasks.train, VALIDATION)
-
-
-def sample(tasks: Sequence[Task], count: int) -> tuple[Task, ...]:
-    """About `count` tasks, each type in the share that it has in `tasks`; always the same ones.
-
-    In BFCL the same places are drawn in every type, so that siblings (one story in four types) stay together.
-    """
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, task in enumerate(tasks):
-        places[task.type].append(place)
-    chosen: list[int] = []
-    for own in places.values():
-        wanted = min(len(own), max(1, round(count * len(own) / len(tasks))))
-        chosen += random.Random(_VALIDATION_SEED).sample(own, wanted)
-    return tuple(tasks[place] for place in sorted(chosen))
+    return tasks.train if split == "train" else tasks.validation

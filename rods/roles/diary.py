@@ -14,7 +14,7 @@ from rods.exchange.pressure import say
 _PHASES = {
     "loading": "loading the tasks, the model and the engine",
     "starting": "model and engine are loaded",
-    "evaluation": "evaluating the held-out tasks",
+    "evaluation": "evaluating the policy",
     "barrier": "waiting for the answers of synthesis",
     "checkpoint": "writing a checkpoint",
 }
@@ -50,7 +50,8 @@ def _sentence(record: dict[str, Any]) -> str:
     match record.get("event"):
         case "evaluation":
             result = f"{record['mean']:.3f} over {record['count']} tasks"
-            return f"held out, {record['mode']}: {result} (step {record['step']})"
+            split = "held out" if record["split"] == "heldout" else record["split"]
+            return f"{split}, {record['mode']}: {result} (step {record['step']})"
         case "epoch":
             return f"epoch {record['epoch']} is over (step {record['step']})"
         case _:

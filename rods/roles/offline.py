@@ -107,7 +107,7 @@ async def _make(
     seeds: Sequence[Task],
     report: Callable[[Progress], None],
 ) -> dict[str, Any]:
-    known = (*task_set.train, *task_set.heldout)
+    known = task_set.known
     identity = {
         "seed": config.seed,
         "tasks": asdict(config.tasks) | {"path": "", "fingerprint": task_set.fingerprint},

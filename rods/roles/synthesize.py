@@ -48,7 +48,7 @@ class _StoppedEarlyError(Exception):
 
 async def _serve(run: RunDir, attempt: int, config: Config) -> None:
     task_set = task_sources.load(config.tasks)
-    known = (*task_set.train, *task_set.heldout)
+    known = task_set.known
     exchange = config.exchange
     waiting, logs = _Waiting(run, attempt), run.attempt_dir(attempt)
     with simulation(config.synthesis.simulation_processes) as replays:

@@ -115,6 +115,7 @@ def assemble(
     fence = Fence(run, attempt)
     fence.check()
     found = checkpoint.latest(run)
+    evaluated: int | None = None
     if found is None:
         ledger, step, remaining, best, trained = Ledger.begin(run, attempt, config, tasks), 0, (), None, 0
     else:
@@ -123,10 +124,10 @@ def assemble(
         snapshots = checkpoint.snapshots(run, found)
         ledger = Ledger.resume(run, attempt, config, tasks, extra["ledger"], snapshots)
         step, remaining, best = extra["step"], tuple(extra["remaining"]), extra["best"]
-        trained = extra["trained"]
+        trained, evaluated = extra["trained"], extra["evaluated"]
     book = {task.id: task for task in tasks.train}
     handover = Handover(run, ledger, book, config)
-    place = (step, remaining, best, trained)
+    place = (step, remaining, best, trained, evaluated)
     return Parts(config, run, tasks, book, ledger, handover, stepper, watcher, fence, *place)
 
 

@@ -17,7 +17,7 @@ from rods.config import TasksConfig
 from rods.errors import RodsError
 from rods.tasks.bfcl_package import read_documentation, read_records, simulator
 from rods.tasks.model import Call, Task, TaskType, Turn
-from rods.tasks.taskset import TaskSet, first, make
+from rods.tasks.taskset import TaskSet, first, make, validation_of
 
 RESTORED_QUERY = "I have updated some more functions you can choose from. What about now?"
 """What the user says, by BFCL's runner, at the turn that brings withheld functions back."""
@@ -32,10 +32,12 @@ class BfclFormatError(RodsError):
 def load(config: TasksConfig) -> TaskSet:
     """400 training and 400 held-out tasks, the split of Lu et al.; any prefix holds the types in equal parts.
 
+    The validation tasks are some of the training ones.
+
     Raises:
         BfclMissingError: bfcl-eval is not installed.
         BfclFormatError: another version of it, with other data.
-        TaskCountError: `train_count` or `heldout_count` is above 400.
+        TaskCountError: `train_count` or `heldout_count` is above 400, `validation_count` above the training tasks.
     """
     order = _split_order()
     tasks = {kind: _entries(kind) for kind in TaskType}
@@ -43,7 +45,7 @@ def load(config: TasksConfig) -> TaskSet:
     boundary = TRAIN * len(TaskType)
     train = first(chosen[:boundary], config.train_count, "tasks.train_count")
     heldout = first(chosen[boundary:], config.heldout_count, "tasks.heldout_count")
-    return make("bfcl", train, heldout)
+    return make("bfcl", train, heldout, validation_of(train, config.validation_count))
 
 
 def parse_call(text: str, classes: Sequence[str]) -> Call:

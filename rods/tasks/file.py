@@ -15,7 +15,7 @@ from pathlib import Path
 from rods.config import TasksConfig
 from rods.errors import RodsError
 from rods.tasks.model import Origin, Task, TaskFormatError
-from rods.tasks.taskset import TaskSet, first, make
+from rods.tasks.taskset import TaskSet, first, make, validation_of
 
 TRAIN, HELDOUT = "train.jsonl", "heldout.jsonl"
 
@@ -41,10 +41,12 @@ def load(config: TasksConfig) -> TaskSet:
         heldout = read(path / HELDOUT) if (path / HELDOUT).exists() else ()
     train = [replace(task, origin=Origin.SEED, seed_id=task.id) for task in read(train_file)]
     _check_ids(path, [*train, *heldout])
+    chosen = first(train, config.train_count, "tasks.train_count")
     return make(
         "file",
-        first(train, config.train_count, "tasks.train_count"),
+        chosen,
         first(heldout, config.heldout_count, "tasks.heldout_count"),
+        validation_of(chosen, config.validation_count),
     )
 
 

@@ -46,23 +46,24 @@ class ScriptedTasksError(RodsError):
 
 
 def load(config: TasksConfig) -> TaskSet:
-    """Generate the seed tasks and the held-out tasks of a run; equal configurations give equal tasks.
+    """Generate the seed, held-out and validation tasks of a run; equal configurations give equal tasks.
 
-    Kinds take turns in both. The held-out tasks come from a random stream of their own; one that repeats a
-    training task's content, or only its calls, is drawn again.
+    Kinds take turns in each. Each part comes from a random stream of its own; a held-out task that repeats a
+    training task's content, or only its calls, is drawn again, and a validation task that repeats either.
 
     Raises:
         ScriptedTasksError: a count is missing.
     """
-    if config.train_count is None or config.heldout_count is None:
+    if None in (config.train_count, config.heldout_count, config.validation_count):
         raise ScriptedTasksError(
-            "tasks.train_count and tasks.heldout_count: expected numbers, found null; "
+            "tasks.train_count, heldout_count and validation_count: expected numbers, found null; "
             "scripted tasks are generated, so say how many"
         )
     train = tuple(islice(_distinct(random.Random(f"scripted train {config.seed}"), ()), config.train_count))
     held_out = _distinct(random.Random(f"scripted held-out {config.seed}"), train)
     heldout = tuple(islice(held_out, config.heldout_count))
-    return make("scripted", train, heldout)
+    validating = _distinct(random.Random(f"scripted validation {config.seed}"), (*train, *heldout))
+    return make("scripted", train, heldout, tuple(islice(validating, config.validation_count)))
 
 
 def generate(rng: random.Random, kind: str | None = None, turns: int | None = None) -> Task:

@@ -1,19 +1,19 @@
-"""Held-out evaluation during a run: sampled at temperature 1 beside greedy.
+"""One evaluation of the policy during a run: sampled at temperature 1, or greedy.
 
-Both are reported because reinforcement learning can raise the sampled reward by sharpening alone; only the
-greedy figure tells whether the policy can do more than before. Whatever a stage trains on, what is evaluated is the
-progress reward under the run's own settings, so that all figures of a run can be laid side by side.
+Reinforcement learning can raise the sampled reward by sharpening alone; only the greedy figure tells whether the
+policy can do more than before. Whatever a stage trains on, what is evaluated is the progress reward under the run's own
+settings, so that all figures of a run can be laid side by side.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from rods.config import Config
 from rods.curriculum.events import EvaluationDone, EvaluationMode
+from rods.rollout import ranks
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Engine
 from rods.rollout.episode import collect
@@ -22,41 +22,73 @@ from rods.tasks.model import Task
 _TEMPERATURES = {EvaluationMode.SAMPLED: 1.0, EvaluationMode.GREEDY: 0.0}
 
 
+@dataclass(frozen=True)
+class Exam:
+    """An evaluation that is asked for.
+
+    Attributes:
+        split: which of the run's tasks these are: heldout or validation.
+        mode: how messages are decoded.
+        step, epoch: where the run stands.
+    """
+
+    split: str
+    mode: EvaluationMode
+    step: int
+    epoch: int
+
+
 def evaluate(
     config: Config,
     engine: Engine,
     chat: Chat,
     tasks: Sequence[Task],
-    step: int,
-    epoch: int,
+    exam: Exam,
     on_progress: Callable[[int, int], None],
-) -> list[EvaluationDone]:
-    """Mean progress reward over `tasks`, one episode each, sampled and greedy, in all and by kind.
-
-    A task without a kind counts under its type.
-
-    The sampling seeds do not depend on the step, so two evaluations differ by their weights only.
-    `on_progress` is told (episodes done, episodes in all) of each of the two.
-    """
-    return [_evaluate(config, engine, chat, tasks, step, epoch, on_progress, mode) for mode in EvaluationMode]
-
-
-def _evaluate(
-    config: Config,
-    engine: Engine,
-    chat: Chat,
-    tasks: Sequence[Task],
-    step: int,
-    epoch: int,
-    on_progress: Callable[[int, int], None],
-    mode: EvaluationMode,
 ) -> EvaluationDone:
-    rollout = replace(config.rollout, temperature=_TEMPERATURES[mode], top_p=1.0)
+    """Progress reward and accuracy over `tasks`, one episode each. Every rank plays a share of them. Collective.
+
+    The sampling seeds depend on the run's seed and the task only, and none is a training rollout's: two evaluations
+    differ by their weights, and training by none of them.
+
+    Args:
+        tasks: with distinct ids, the same on every rank.
+        on_progress: told (episodes done, episodes in all) of this rank's share.
+    """
+    rank, count = ranks.place()
+    rollout = replace(config.rollout, temperature=_TEMPERATURES[exam.mode], top_p=1.0)
     reward = replace(config.reward, name="progress")
-    groups = collect(engine, chat, tasks, 1, rollout, config.simulation, reward, config.seed, on_progress)
-    by_kind: dict[str, list[float]] = defaultdict(list)
-    for task, group in zip(tasks, groups, strict=True):
-        by_kind[task.kind or task.type.value].append(group[0].reward)
-    mean = fmean(reward for rewards in by_kind.values() for reward in rewards)
-    kinds = {kind: fmean(rewards) for kind, rewards in sorted(by_kind.items())}
-    return EvaluationDone(step, epoch, "heldout", mode, mean, kinds, len(tasks))
+    groups = collect(
+        engine, chat, tasks[rank::count], 1, rollout, config.simulation, reward, config.seed, on_progress
+    )
+    shares = ranks.from_all({group[0].task_id: group[0].reward for group in groups})
+    scores = {name: score for share in shares for name, score in share.items()}
+    return graded(exam, tasks, scores)
+
+
+def graded(exam: Exam, tasks: Sequence[Task], scores: Mapping[str, float]) -> EvaluationDone:
+    """What `scores`, the progress reward of each of `tasks`, come to. A task without a kind counts under its type."""
+    kinds = [task.kind or task.type.value for task in tasks]
+    types = [task.type.value for task in tasks]
+    rewards = [scores[task.id] for task in tasks]
+    passed = [float(reward == 1.0) for reward in rewards]
+    return EvaluationDone(
+        step=exam.step,
+        epoch=exam.epoch,
+        split=exam.split,
+        mode=exam.mode,
+        mean=fmean(rewards),
+        accuracy=fmean(passed),
+        by_kind=_means(kinds, rewards),
+        by_type=_means(types, rewards),
+        accuracy_by_type=_means(types, passed),
+        scores={task.id: reward for task, reward in zip(tasks, rewards, strict=True)},
+        count=len(tasks),
+    )
+
+
+def _means(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
+    return {
+        name: fmean(value for own, value in zip(names, values, strict=True) if own == name)
+        for name in sorted(set(names))
+    }

@@ -30,6 +30,7 @@ from rods.tasks.model import Task
 from rods.tasks.taskset import TaskSet
 from rods.training import checkpoint
 from rods.training.best import Best
+from rods.training.examiner import Examiner
 from rods.training.handover import Handover
 from rods.training.ledger import Ledger
 from rods.training.patience import AbandonedError, Patience
@@ -39,8 +40,8 @@ from rods.training.stages import Course
 
 @dataclass(frozen=True)
 class Parts:
-    """What a loop is made of. `step`, `remaining`, `best` and `trained` (groups) say where it stands, from a checkpoint
-    or a fresh start.
+    """What a loop is made of. `step`, `remaining`, `best`, `trained` (groups) and `evaluated` (at that step) say
+    where it stands, from a checkpoint or a fresh start.
 
     `fence` stands before everything that the attempts of a run share.
     """
@@ -58,6 +59,7 @@ class Parts:
     remaining: tuple[str, ...]
     best: float | None
     trained: int
+    evaluated: int | None
 
 
 class Loop:
@@ -74,6 +76,7 @@ class Loop:
         self._patience = Patience(parts.watcher.stop_requested, parts.config.launch.stop_deadline_s)
         self._fence = parts.fence
         self._best = Best(parts.run, parts.stepper, parts.config.training.keep_best, parts.best)
+        self._examiner = Examiner(parts, self._best, self._patience)
         self._step = parts.step
         self._remaining = list(parts.remaining)
 
@@ -119,7 +122,7 @@ class Loop:
         if self._step and state.in_epoch and self._config.buffer.barrier:
             self._take_variants()  # the attempt before may have been stopped while it waited for them
         if self._step == 0 and not state.in_epoch:
-            self._evaluate()
+            self._examiner.at_border(self._step, state.epoch)
 
     def _begin_epoch(self) -> None:
         epoch = self._ledger.state.epoch + 1
@@ -131,6 +134,7 @@ class Loop:
         self._remaining = self._course.affordable(order)
 
     def _train_step(self) -> None:
+        self._examiner.after_step(self._step, self._ledger.state.epoch)
         started, computed = time.perf_counter(), time.process_time()
         size = self._config.training.tasks_per_step
         tasks = [self._parts.book[task_id] for task_id in self._remaining[:size]]
@@ -196,9 +200,9 @@ class Loop:
         self._fence.check()
         self._ledger.record(retirement.at_epoch_end(self._ledger.state, self._step, epoch))
         self._handover.write_expanded(epoch)
-        every = self._config.training.evaluate_every_epochs
-        if not self._course.over and (self._course.stage_over or (every and epoch % every == 0)):
-            self._evaluate()
+        if not self._course.over:
+            examine = self._examiner.at_border if self._course.stage_over else self._examiner.after_epoch
+            examine(self._step, epoch)
         self._ledger.record([EpochFinished(self._step, epoch)])
         told = {**self._course.figures, **figures(self._ledger.state)}
         self._watcher.log({"event": "epoch", "step": self._step, "epoch": epoch, **told})
@@ -221,7 +225,7 @@ class Loop:
         return self._watcher.stop_requested()
 
     def _finish(self) -> None:
-        self._evaluate()
+        self._examiner.at_border(self._step, self._ledger.state.epoch)
         self._fence.check()
         self._ledger.record([RunFinished(self._step, self._ledger.state.epoch)])
         checkpoint.export(self._parts.run.path / "policy", self._stepper)
@@ -231,19 +235,6 @@ class Loop:
         self._save()
         return False
 
-    def _evaluate(self) -> None:
-        parts, state = self._parts, self._ledger.state
-        if not parts.tasks.heldout:
-            return
-        self._watcher.beat("evaluation", step=self._step, epoch=state.epoch)
-        self._patience.begin()
-        events = self._stepper.evaluate(parts.tasks.heldout, self._step, state.epoch, self._on_evaluation)
-        self._fence.check()
-        self._ledger.record(events)
-        self._best.consider(events)
-        for event in events:
-            self._watcher.log({**event.to_json(), "event": "evaluation"})
-
     def _save(self) -> None:
         self._watcher.beat("checkpoint", step=self._step, epoch=self._ledger.state.epoch)
         self._fence.check()
@@ -252,6 +243,7 @@ class Loop:
             "remaining": self._remaining,
             "best": self._best.mean,
             "trained": self._course.trained,
+            "evaluated": self._examiner.evaluated,
             "ledger": self._ledger.snapshot(),
         }
         position = checkpoint.Position(self._step, self._fence.attempt, self._ledger.records)
@@ -268,11 +260,6 @@ class Loop:
     def _on_phase(self, phase: str) -> None:
         self._patience.end()  # the weights move: the step must come to its end
         self._watcher.beat(phase, step=self._step + 1, epoch=self._ledger.state.epoch)
-
-    def _on_evaluation(self, done: int, total: int) -> None:
-        self._patience.ask()
-        epoch = self._ledger.state.epoch
-        self._watcher.beat("evaluation", step=self._step, epoch=epoch, done=done, total=total)
 
     def _metrics(self, result: Result, emitted: int, retired: int) -> dict[str, Any]:
         return {

@@ -14,6 +14,7 @@ from rods.config import Config
 from rods.curriculum.events import EvaluationDone
 from rods.rollout.episode import Rollout
 from rods.tasks.model import Task
+from rods.training.heldout import Exam
 
 
 class Result(Protocol):
@@ -51,9 +52,9 @@ class Stepper(Protocol):
         """Train on one group of rollouts per task; `upcoming` are the next step's tasks, none before an epoch's end."""
 
     def evaluate(
-        self, tasks: Sequence[Task], step: int, epoch: int, on_progress: Callable[[int, int], None]
-    ) -> list[EvaluationDone]:
-        """Mean reward over `tasks`, by decoding mode."""
+        self, tasks: Sequence[Task], exam: Exam, on_progress: Callable[[int, int], None]
+    ) -> EvaluationDone:
+        """What the policy earns on `tasks`; changes nothing that training depends on."""
 
     def save(self, folder: Path) -> None:
         """Write the state below `folder`, on all ranks."""

@@ -20,6 +20,7 @@ from rods.config import Config
 from rods.curriculum.events import EvaluationDone
 from rods.tasks.model import Task
 from rods.training import together
+from rods.training.heldout import Exam
 from rods.training.protocols import Result, Stepper
 
 Value = TypeVar("Value")
@@ -69,10 +70,12 @@ class Leading:
         )
 
     def evaluate(
-        self, tasks: Sequence[Task], step: int, epoch: int, on_progress: Callable[[int, int], None]
-    ) -> list[EvaluationDone]:
-        """See `Stepper`. Rank 0's engine plays all of it while the others wait."""
-        return self._stepper.evaluate(tasks, step, epoch, on_progress)
+        self, tasks: Sequence[Task], exam: Exam, on_progress: Callable[[int, int], None]
+    ) -> EvaluationDone:
+        """See `Stepper`."""
+        return self._together(
+            lambda: self._stepper.evaluate(tasks, exam, on_progress), "evaluate", tuple(tasks), exam
+        )
 
     def save(self, folder: Path) -> None:
         """See `Stepper`. What failed on any rank is raised, and may be tried again."""
@@ -140,6 +143,9 @@ def _repeat(stepper: Stepper, name: str, arguments: tuple[Any, ...]) -> None:
     if name == "run":
         tasks, step, upcoming = arguments
         stepper.run(tasks, step, lambda done, total: None, lambda phase: None, upcoming)
+    elif name == "evaluate":
+        tasks, exam = arguments
+        stepper.evaluate(tasks, exam, lambda done, total: None)
     else:
         getattr(stepper, name)(*arguments)
 

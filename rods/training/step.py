@@ -25,7 +25,7 @@ from rods.rollout.episode import Rollout
 from rods.simulation.session import Session
 from rods.tasks.model import Task
 from rods.training import figures, machine, objective
-from rods.training.heldout import evaluate
+from rods.training.heldout import Exam, evaluate
 from rods.training.learner import Learner
 from rods.training.sampling import Sampler, flat
 
@@ -161,10 +161,10 @@ class Stepper:
         return gap
 
     def evaluate(
-        self, tasks: Sequence[Task], step: int, epoch: int, on_progress: Callable[[int, int], None]
-    ) -> list[EvaluationDone]:
-        """Mean reward over `tasks`; see `rods.training.heldout.evaluate`."""
-        return evaluate(self._config, self._engine, self._chat, tasks, step, epoch, on_progress)
+        self, tasks: Sequence[Task], exam: Exam, on_progress: Callable[[int, int], None]
+    ) -> EvaluationDone:
+        """See `rods.training.heldout.evaluate`. Collective."""
+        return evaluate(self._config, self._engine, self._chat, tasks, exam, on_progress)
 
     def save(self, folder: Path) -> None:
         """Write the learner's state below `folder`. Collective."""

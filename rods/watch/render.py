@@ -28,6 +28,7 @@ STYLES = {
 RESUMABLE = ("stopped", "failed", "interrupted")
 _PHASE_STYLES = {Phase.running: "cyan", Phase.ending: "cyan", Phase.waiting: "yellow", Phase.over: "dim"}
 _MODES = {"sampled": "at T=1", "greedy": "greedy"}
+_SPLITS = {"heldout": "held out"}
 _JOBS_SHOWN = 6
 
 
@@ -103,7 +104,9 @@ def _rows(state: RunState) -> list[tuple[str, str]]:
     rows = rows if state.step is not None else [("step", "none yet")]
     rows += [("queues", _queues(state)), ("variants", _variants(state)), ("roles", _roles(state))]
     newest = newest_evaluations(state)
-    return rows + [("held out", _evaluation(mode, line)) for mode, line in newest.items()]
+    return rows + [
+        (_SPLITS.get(split, split), _evaluation(mode, line)) for (split, mode), line in newest.items()
+    ]
 
 
 def _pace(state: RunState) -> str:

@@ -39,7 +39,7 @@ class RunState:
         queues: messages by queue and state.
         synthesis: cumulative counts: claimed, accepted, dropped, attempts.
         roles: by role: phase and seconds since its heartbeat, where that is of its newest attempt.
-        evaluations: the held-out evaluations so far.
+        evaluations: those of the run so far, on held-out and validation tasks.
         throughput: steps_per_hour and rollouts_per_hour at the pace of the last `ETA_STEPS` steps.
         eta_s: seconds to the last step at that pace.
         jobs: its Slurm jobs, in the order of their submission.
@@ -176,9 +176,9 @@ def _count(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def newest_evaluations(state: RunState) -> dict[str, dict[str, Any]]:
-    """The newest held-out evaluation of each mode (sampled at temperature 1, greedy)."""
-    return {str(line.get("mode")): line for line in state.evaluations}
+def newest_evaluations(state: RunState) -> dict[tuple[str, str], dict[str, Any]]:
+    """The newest evaluation by split (heldout, validation) and mode (sampled at temperature 1, greedy)."""
+    return {(str(line.get("split")), str(line.get("mode"))): line for line in state.evaluations}
 
 
 def pace_s(steps: Sequence[dict[str, Any]]) -> float | None:

@@ -25,6 +25,7 @@ from rods.exchange.lineage import history
 from rods.exchange.rundir import RunDir
 from rods.roles.train import assemble
 from rods.training import checkpoint
+from rods.training.heldout import Exam
 from rods.training.loop import Loop
 
 ROOT = Path(__file__).parents[2]
@@ -80,11 +81,11 @@ class Interrupted(ChainPolicy):
         self._come_to("update", step, lambda: on_progress(0, 1))
         return result
 
-    def evaluate(self, tasks: Sequence[Any], step: int, epoch: int, on_progress: Any) -> Any:
+    def evaluate(self, tasks: Sequence[Any], exam: Exam, on_progress: Any) -> Any:
         """An evaluation."""
-        if epoch:
+        if exam.epoch:
             self._come_to("evaluation", 2, lambda: on_progress(0, 1))
-        return super().evaluate(tasks, step, epoch, on_progress)
+        return super().evaluate(tasks, exam, on_progress)
 
     def _come_to(self, moment: str, step: int, tell: Callable[[], None]) -> None:
         if moment == self._moment and step == 2:

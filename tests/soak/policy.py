@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rods.config import Config
-from rods.curriculum.events import EvaluationDone, EvaluationMode
+from rods.curriculum.events import EvaluationDone
 from rods.exchange.atomic import make_dirs, read_json, write_json
 from rods.exchange.rundir import RunDir
 from rods.roles.train import train
@@ -22,6 +22,7 @@ from rods.rollout.episode import Rollout
 from rods.simulation.session import Outcome
 from rods.tasks.model import Task
 from rods.tasks.taskset import TaskSet
+from rods.training.heldout import Exam, graded
 
 STATE = "chain.json"
 _LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -75,13 +76,11 @@ class ChainPolicy:
         return StepResult(groups, {"reward_mean": sum(map(sum, rewards)) / sum(map(len, rewards))})
 
     def evaluate(
-        self, tasks: Sequence[Task], step: int, epoch: int, on_progress: Callable[[int, int], None]
-    ) -> list[EvaluationDone]:
-        """A figure that the state decides."""
-        return [
-            EvaluationDone(step, epoch, "heldout", mode, self._draw(mode.value).random(), {}, len(tasks))
-            for mode in EvaluationMode
-        ]
+        self, tasks: Sequence[Task], exam: Exam, on_progress: Callable[[int, int], None]
+    ) -> EvaluationDone:
+        """Figures that the state decides."""
+        draw = self._draw(f"{exam.split} {exam.mode.value}")
+        return graded(exam, tasks, {task.id: draw.random() for task in tasks})
 
     def save(self, folder: Path) -> None:
         """Write step and state."""

@@ -58,7 +58,11 @@ ARGUMENTS = {
         "split": TEXT,
         "mode": st.sampled_from(events.EvaluationMode),
         "mean": FINITE,
+        "accuracy": FINITE,
         "by_kind": st.dictionaries(TEXT, FINITE),
+        "by_type": st.dictionaries(TEXT, FINITE),
+        "accuracy_by_type": st.dictionaries(TEXT, FINITE),
+        "scores": st.dictionaries(TEXT, FINITE),
         "count": STEP,
     },
 }

@@ -37,6 +37,20 @@ from rods.tasks.model import TaskType
 
 BASE = TaskType.BASE
 
+EVALUATION = EvaluationDone(
+    3,
+    2,
+    "heldout",
+    EvaluationMode.GREEDY,
+    0.5,
+    0.0,
+    {"family": 0.5},
+    {"base": 0.5},
+    {"base": 0.0},
+    {"a": 0.5},
+    1,
+)
+
 
 def _example() -> Run:
     """Epoch 2 of a run: variants v (active) and w (waiting), a request open and one closed, all at step 3."""
@@ -162,7 +176,7 @@ def test_nothing_follows_the_end_of_a_run_but_its_continuation():
     run = _between_epochs()
     run.take([RunStarted(3, 2, "tasks", 7), RunFinished(3, 2)])
     with pytest.raises(ImpossibleEventError, match="run_finished"):
-        apply(run.state, EvaluationDone(3, 2, "heldout", EvaluationMode.GREEDY, 0.5, {}, 1))
+        apply(run.state, EVALUATION)
     run.take([RunStarted(3, 2, "tasks", 7)])
     run.open_epoch()
     assert run.state.epoch == 3
@@ -170,10 +184,7 @@ def test_nothing_follows_the_end_of_a_run_but_its_continuation():
 
 def test_an_evaluation_leaves_the_curriculum_as_it_is():
     state = _example().state
-    assert (
-        apply(state, EvaluationDone(3, 2, "heldout", EvaluationMode.SAMPLED, 0.5, {"family": 0.5}, 4))
-        == state
-    )
+    assert apply(state, EVALUATION) == state
 
 
 @pytest.mark.parametrize(

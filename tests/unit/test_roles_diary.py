@@ -9,7 +9,8 @@ import pytest
 from rods.roles.diary import Diary
 
 STEP = {"step": 3, "steps_total": 5, "epoch": 2, "reward_mean": 0.26388, "seconds": 8.57}
-HELD_OUT = {"event": "evaluation", "step": 3, "epoch": 2, "mode": "greedy", "mean": 0.5, "count": 48}
+HELD_OUT = {"event": "evaluation", "split": "heldout", "step": 3, "mode": "greedy", "mean": 0.5, "count": 48}
+VALIDATION = {**HELD_OUT, "split": "validation", "count": 24}
 EPOCH = {"event": "epoch", "step": 3, "epoch": 2}
 
 
@@ -21,11 +22,12 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_a_step_an_evaluation_and_an_epoch_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    for record in (STEP, HELD_OUT, EPOCH):
+    for record in (STEP, HELD_OUT, VALIDATION, EPOCH):
         Diary().record(record)
     assert said(capsys) == [
         "step 3 of 5, epoch 2, reward 0.264, 8.6 s",
         "held out, greedy: 0.500 over 48 tasks (step 3)",
+        "validation, greedy: 0.500 over 24 tasks (step 3)",
         "epoch 2 is over (step 3)",
     ]
 

@@ -18,7 +18,7 @@ from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
 from rods.watch.progress import LineView
-from rods.watch.render import duration, line
+from rods.watch.render import duration, line, panel
 from rods.watch.state import eta_s, newest_evaluations, read_state, throughput
 
 
@@ -228,13 +228,18 @@ def test_pace_is_told_by_the_hour() -> None:
     assert throughput(steps[:1]) == {}
 
 
-def test_the_newest_evaluation_of_each_mode_is_shown(tmp_path: Path) -> None:
+def test_the_newest_evaluation_of_each_split_and_mode_is_shown(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     writer = MetricsWriter(run.metrics / "train.jsonl")
-    for mode, mean in (("sampled", 0.25), ("greedy", 0.75)):
-        writer.write({"event": "evaluation", "epoch": 2, "step": 8, "mode": mode, "mean": mean, "count": 48})
-    newest = newest_evaluations(read_state(run))
-    assert {mode: line["mean"] for mode, line in newest.items()} == {"greedy": 0.75, "sampled": 0.25}
+    means = {("heldout", "sampled"): 0.25, ("heldout", "greedy"): 0.75, ("validation", "greedy"): 0.5}
+    for (split, mode), mean in means.items():
+        line = {"event": "evaluation", "epoch": 2, "step": 8, "split": split, "mode": mode, "count": 48}
+        writer.write({**line, "mean": mean})
+    state = read_state(run)
+    assert {name: line["mean"] for name, line in newest_evaluations(state).items()} == means
+    console = Console(width=100, record=True)
+    console.print(panel(state))
+    assert "validation  0.500 greedy (epoch 2, 48 tasks)" in console.export_text()
 
 
 def damage(run: RunDir, what: str) -> None:

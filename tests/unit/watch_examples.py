@@ -34,7 +34,8 @@ def make_run(tmp_path: Path) -> RunDir:
     writer = MetricsWriter(run.metrics / "train.jsonl")
     for step in range(5, 9):
         writer.write({**STEP, "step": step, "time": 1000.0 + 10 * step})
-    writer.write({"event": "evaluation", "epoch": 1, "step": 4, "mode": "greedy", "mean": 0.5, "count": 48})
+    evaluation = {"event": "evaluation", "split": "heldout", "mode": "greedy", "mean": 0.5, "count": 48}
+    writer.write({"epoch": 1, "step": 4, **evaluation})
     MetricsWriter(run.metrics / "synthesis.jsonl").write(
         {"claimed": 9, "accepted": 6, "dropped": 2, "attempts": 11}
     )
