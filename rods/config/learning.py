@@ -100,7 +100,7 @@ class SimulationConfig:
 
     step_limit: int = 5  # assistant messages with calls per user turn; `at_limit` says what comes next
     max_result_chars: int = 20000  # a longer tool result is cut, and says so
-    protocol: str = "hermes"  # how a policy writes: hermes | envtuning (a thought, then calls or an answer)
+    protocol: str = "hermes"  # how a policy writes: hermes | llama | envtuning (a thought before all it does)
     hints: str = "none"  # errors as the simulators word them | envtuning: and a line on what to do about them
     types: str = "schema"  # wrong types are an error | official: are left to the simulator, as in BFCL
     at_limit: str = "end_turn"  # the next message is not run | force_quit: it runs and ends the episode

@@ -1,13 +1,12 @@
-"""ChatML with Hermes tool calls, token in and token out.
+"""Conversations as tokens: text in the format of the policy's family, token in and token out.
 
 Text is encoded once, piece by piece, and appended; a transcript is never decoded and encoded again, since
-that would give other tokens than the policy sampled. The wording is Qwen3's chat template's, so checkpoints
-trained on it read it as usual.
+that would give other tokens than the policy sampled.
 """
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,25 +16,14 @@ from typing import Protocol as Interface
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from rods.config import ModelConfig
-from rods.errors import RodsError
+from rods.rollout.formats import family
 from rods.simulation.protocols import HERMES, Protocol
 
-_END = "<|im_end|>"
-_ASSISTANT = "<|im_start|>assistant\n"
-_TOOLS_BEFORE = (
-    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
-)
-_TOOLS_AFTER = "\n</tools>\n\n"
 # BFCL's fixed user message for a turn that restores functions.
 _RESTORED = "I have updated some more functions you can choose from. What about now?"
 
 _SHORT = 2000  # characters
 _KEPT, _KEPT_OPENINGS = 4096, 64
-
-
-class ChatError(RodsError):
-    """A tokenizer that lacks the chat format's tokens."""
 
 
 class Opening(Interface):
@@ -73,28 +61,22 @@ def load_tokenizer(model_dir: str | Path) -> PreTrainedTokenizerBase:
 
 
 def end_token(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The id of `<|im_end|>`, which ends a message.
+    """The id of the token that ends a message.
 
     Raises:
-        ChatError: the tokenizer does not have `<|im_start|>` and `<|im_end|>` as single tokens.
+        ChatError: the tokenizer is of no known family, see `formats.family`.
     """
-    for token in ("<|im_start|>", _END):
-        ids = tokenizer.encode(token, add_special_tokens=False)
-        if len(ids) != 1:
-            raise ChatError(
-                f"tokenizer {tokenizer.name_or_path!r}: expected {token} to be one token, found {len(ids)}; "
-                "use a model with a ChatML chat format (Qwen3, for example)"
-            )
-    return int(ids[0])
+    (token,) = tokenizer.encode(family(tokenizer).end, add_special_tokens=False)
+    return int(token)
 
 
 class Chat:
-    """Encodes conversations for one policy.
+    """Encodes conversations for one policy, in the format of its tokenizer's family.
 
     Args:
         tokenizer: of the policy.
         model: its `system_prompt` and `tools_in_prompt`.
-        protocol: how messages are written; its instruction follows the tools.
+        protocol: how messages are written; its instruction goes with the tools.
 
     Raises:
         ChatError: see `end_token`.
@@ -106,17 +88,19 @@ class Chat:
         self.end_token = end_token(tokenizer)
         self._tokenizer = tokenizer
         self._model = model
-        self._protocol = protocol
+        self._format = family(tokenizer)(protocol)
         # The rollouts of a group read and write much the same: the tokenizer is asked once. Short texts alone, and few
         # openings, bound the memory.
         self._encode_short = lru_cache(_KEPT)(self._tokens)
         self._encode_opening = lru_cache(_KEPT_OPENINGS)(self._tokens)
         self._decode = lru_cache(_KEPT)(self._decoded)
-        self._control_tokens = sorted({_END, "<|im_start|>", *tokenizer.all_special_tokens})
+        self._control = _starts({*self._format.marks, *_special_tokens(tokenizer)})
 
     def opening(self, session: Opening) -> tuple[int, ...]:
         """Token ids up to where the first assistant message begins."""
-        return self._encode_opening(self._system(session) + self._user(session.query) + _ASSISTANT)
+        tools = session.tools if self._model.tools_in_prompt else ()
+        text = self._format.opening(self._model.system_prompt, tools, self._plain(session.query))
+        return self._encode_opening(text + self._format.generate)
 
     def after(self, stopped: bool, reply: Reply) -> tuple[int, ...]:
         """Token ids that follow an assistant message, up to where the next one begins.
@@ -125,15 +109,13 @@ class Chat:
             stopped: the message ended with the end token; otherwise the suffix supplies it.
             reply: results of its calls, or the next user message, or both.
         """
-        text = "\n" if stopped else f"{_END}\n"
+        text = ("" if stopped else self._format.end) + self._format.close
         if reply.observations:
-            results = "\n".join(
-                f"<tool_response>\n{self._plain(result)}\n</tool_response>" for result in reply.observations
-            )
-            text += f"<|im_start|>user\n{results}{_END}\n"
+            text += self._format.results([self._plain(result) for result in reply.observations])
         if reply.query is not None:
-            text += self._user(reply.query, reply.restored)
-        return self._encode(text + _ASSISTANT)
+            query = self._plain(reply.query) or (_RESTORED if reply.restored else "")
+            text += self._format.user(query, reply.restored if self._model.tools_in_prompt else ())
+        return self._encode(text + self._format.generate)
 
     def text(self, token_ids: Sequence[int]) -> str:
         """The text of an assistant message, without the end token that closes it."""
@@ -148,26 +130,9 @@ class Chat:
         assert isinstance(text, str)
         return text
 
-    def _system(self, session: Opening) -> str:
-        parts = [self._model.system_prompt] if self._model.system_prompt else []
-        if self._model.tools_in_prompt and (tools := session.tools):
-            parts.append(_TOOLS_BEFORE + _lines(tools) + _TOOLS_AFTER + self._protocol.instruction)
-        content = "\n\n".join(parts)
-        return f"<|im_start|>system\n{content}{_END}\n" if parts else ""
-
-    def _user(self, query: str, restored: Sequence[Mapping[str, Any]] = ()) -> str:
-        content = self._plain(query)
-        if restored:
-            content = content or _RESTORED
-            if self._model.tools_in_prompt:
-                content = f"<tools>{_lines(restored)}\n</tools>\n{content}"
-        return f"<|im_start|>user\n{content}{_END}\n"
-
     def _plain(self, content: str) -> str:
         """Content that cannot end its own message: a control token inside it is broken by a space."""
-        for token in self._control_tokens:
-            content = content.replace(token, f"{token[0]} {token[1:]}")
-        return content
+        return self._control.sub(r"\1 ", content)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         return self._encode_short(text) if len(text) <= _SHORT else self._tokens(text)
@@ -176,5 +141,12 @@ class Chat:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
 
-def _lines(tools: Sequence[Mapping[str, Any]]) -> str:
-    return "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in tools)
+def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> set[str]:
+    """Also those without a role of their own, of which Llama 3.1 has 250."""
+    added = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+    return added | set(tokenizer.all_special_tokens)
+
+
+def _starts(tokens: set[str]) -> re.Pattern[str]:
+    """The first character of each place where one of `tokens` stands, overlapping ones too."""
+    return re.compile(f"(?=(?:{'|'.join(map(re.escape, sorted(tokens)))}))(.)", re.DOTALL)

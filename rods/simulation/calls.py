@@ -165,23 +165,25 @@ def _failure(reason: str, text: str, start: int) -> tuple[ParseFailure, int]:
     return ParseFailure(reason), len(text) if close < 0 else close + len(_CLOSE)
 
 
-def to_call(data: Any) -> Call | ParseFailure:
-    """The call that a JSON value describes: exactly `{"name": <string>, "arguments": <object>}`."""
+def to_call(data: Any, values: str = "arguments") -> Call | ParseFailure:
+    """The call that a JSON value describes: exactly `{"name": <string>, VALUES: <object>}`.
+
+    Args:
+        values: the key of the arguments.
+    """
     if not isinstance(data, dict):
         return ParseFailure(f"expected a JSON object, found {type_name(data)}")
-    if set(data) != {"name", "arguments"}:
-        missing, unknown = (
-            sorted({"name", "arguments"} - set(data)),
-            sorted(set(data) - {"name", "arguments"}),
-        )
+    expected = {"name", values}
+    if set(data) != expected:
+        missing, unknown = sorted(expected - set(data)), sorted(set(data) - expected)
         found = [f"missing {', '.join(missing)}"] * bool(missing)
         found += [f"unknown {short(', '.join(unknown))}"] * bool(unknown)
-        return ParseFailure(f'expected exactly the keys "name" and "arguments": {"; ".join(found)}')
+        return ParseFailure(f'expected exactly the keys "name" and "{values}": {"; ".join(found)}')
     if not isinstance(data["name"], str):
         return ParseFailure(f'"name" must be a string, found {type_name(data["name"])}')
-    if not isinstance(data["arguments"], dict):
-        return ParseFailure(f'"arguments" must be a JSON object, found {type_name(data["arguments"])}')
-    return Call(data["name"], data["arguments"])
+    if not isinstance(data[values], dict):
+        return ParseFailure(f'"{values}" must be a JSON object, found {type_name(data[values])}')
+    return Call(data["name"], data[values])
 
 
 def _is_integer(checker: Any, value: Any) -> bool:

@@ -3,13 +3,15 @@
 `hermes` is the native format of Qwen's models: any number of `<tool_call>` objects, and a message without one
 is the answer. `envtuning` is that of EnvTuning (arXiv 2510.10197): a thought, then one list of calls or one
 answer, and nothing else. Its published code writes the calls of the list as Python; here they are JSON, since
-model text is never read as code.
+model text is never read as code. `llama` is the native format of Llama 3.1: a message is calls and nothing else, or
+an answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from rods.simulation import strict_json
 from rods.simulation.calls import (
@@ -22,6 +24,8 @@ from rods.simulation.calls import (
 )
 from rods.simulation.strict_json import JsonError, short, space_end, type_name
 
+_PYTHON_TAG = "<|python_tag|>"
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -31,7 +35,7 @@ class Protocol:
         name: in the configuration.
         parse: message text to calls; never raises.
         expected: what a readable message looks like, for the error that answers an unreadable one.
-        instruction: what the system message says after the list of tools.
+        instruction: what the policy is told about it, beside the list of tools.
     """
 
     name: str
@@ -94,6 +98,46 @@ def _read_list(text: str, start: int) -> ParsedMessage:
     return ParsedMessage(tuple(to_call(item) for item in data), False)
 
 
+def parse_llama(text: str) -> ParsedMessage:
+    """Read `{"name": …, "parameters": {…}}` objects, parted by semicolons or in one list, and nothing else.
+
+    `<|python_tag|>` may stand before them. A message that begins neither with it nor with `{` or `[` is an answer;
+    one that does and cannot be read is one parse failure.
+    """
+    start = space_end(text, 0)
+    tagged = text.startswith(_PYTHON_TAG, start)
+    start = space_end(text, start + len(_PYTHON_TAG)) if tagged else start
+    if not tagged and text[start : start + 1] not in ("{", "["):
+        return ParsedMessage((), True)
+    if len(text) > MAX_MESSAGE_CHARS:
+        return _unreadable(f"the message is longer than {MAX_MESSAGE_CHARS} characters")
+    try:
+        items = _objects(text, start)
+    except JsonError as error:
+        return _unreadable(str(error))
+    if not 0 < len(items) <= MAX_CALLS:
+        return _unreadable(f"expected 1 to {MAX_CALLS} calls, found {len(items)}")
+    return ParsedMessage(tuple(to_call(item, "parameters") for item in items), False)
+
+
+def _objects(text: str, start: int) -> list[Any]:
+    """The list at `start`, or the values from there to the end of the text, which semicolons part.
+
+    Raises:
+        JsonError: they cannot be read, or something else follows.
+    """
+    data, end = strict_json.read(text, start)
+    items = data if isinstance(data, list) else [data]
+    end = space_end(text, end)
+    while data is not items and text.startswith(";", end) and len(items) <= MAX_CALLS:
+        item, end = strict_json.read(text, end + 1)
+        items.append(item)
+        end = space_end(text, end)
+    if end < len(text) and len(items) <= MAX_CALLS:
+        raise JsonError(f"expected nothing after the calls, found {_found(text, end)}")
+    return items
+
+
 def _unreadable(reason: str) -> ParsedMessage:
     return ParsedMessage((ParseFailure(reason),), False)
 
@@ -122,4 +166,13 @@ ENVTUNING = Protocol(
     '<tool_call>\n[{"name": <function-name>, "arguments": <args-json-object>}]\n</tool_call>\nor\n<think>\n'
     "<your thoughts>\n</think>\n<answer>\n<your answer>\n</answer>",
 )
-PROTOCOLS = {protocol.name: protocol for protocol in (HERMES, ENVTUNING)}
+LLAMA = Protocol(
+    "llama",
+    parse_llama,
+    '{"name": <function name>, "parameters": {<name>: <value>}} and nothing else; several calls parted by ";".',
+    # Word for word as in Llama 3.1's chat template.
+    "Given the following functions, please respond with a JSON for a function call with its proper arguments that "
+    'best answers the given prompt.\n\nRespond in the format {"name": function name, "parameters": dictionary of '
+    "argument name and its value}.Do not use variables.",
+)
+PROTOCOLS = {protocol.name: protocol for protocol in (HERMES, ENVTUNING, LLAMA)}

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rods.config import ModelConfig
-from rods.rollout.chat import Chat, ChatError
+from rods.rollout.chat import Chat
+from rods.rollout.formats import ChatError
 
 TOKENIZER = random_policy.tokenizer()
 CHAT = Chat(TOKENIZER, ModelConfig(system_prompt="Use the file tools."))
@@ -124,7 +125,9 @@ def test_markup_survives_and_only_the_closing_end_token_goes() -> None:
     assert CHAT.text([CHAT.end_token, *ids]) == "<|im_end|>" + call
 
 
-def test_a_tokenizer_without_chatml_is_refused() -> None:
+def test_a_tokenizer_of_no_known_family_is_refused() -> None:
     splitting = SimpleNamespace(name_or_path="elsewhere", encode=lambda token, add_special_tokens: [1, 2, 3])
-    with pytest.raises(ChatError, match=r"'elsewhere'.*<\|im_start\|> to be one token, found 3"):
+    with pytest.raises(
+        ChatError, match=r"'elsewhere': expected single tokens for <\|im_start\|>.*<\|eot_id\|>"
+    ):
         Chat(splitting, ModelConfig())  # type: ignore[arg-type]

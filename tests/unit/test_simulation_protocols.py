@@ -13,7 +13,7 @@ from rods.config import Config, ConfigError, RewardConfig, SimulationConfig, fro
 from rods.reward import build
 from rods.simulation import protocols
 from rods.simulation.calls import MAX_CALLS, ParsedMessage, ParseFailure
-from rods.simulation.protocols import ENVTUNING, HERMES, parse_envtuning
+from rods.simulation.protocols import ENVTUNING, HERMES, LLAMA, parse_envtuning, parse_llama
 from rods.simulation.session import Session
 from rods.tasks.model import Call, Task, TaskType, Turn
 
@@ -131,6 +131,76 @@ def test_hermes_is_the_default_and_tells_what_it_expects() -> None:
 def test_an_unknown_protocol_is_refused_by_name() -> None:
     data = Config().to_dict()
     data["simulation"]["protocol"] = "xml"
-    with pytest.raises(ConfigError, match=r"simulation\.protocol = 'xml'.*hermes, envtuning"):
+    with pytest.raises(ConfigError, match=r"simulation\.protocol = 'xml'.*hermes, envtuning, llama"):
         validate(from_mapping(data))
-    assert set(protocols.PROTOCOLS) == {"hermes", "envtuning"}
+    assert set(protocols.PROTOCOLS) == {"hermes", "envtuning", "llama"}
+
+
+def native(*calls: Call) -> list[str]:
+    return [json.dumps({"name": call.name, "parameters": dict(call.arguments)}) for call in calls]
+
+
+@pytest.mark.parametrize("lead", ["", "\n ", "<|python_tag|>", " <|python_tag|> "])
+def test_llamas_calls_alone_parted_or_listed(lead: str) -> None:
+    one, two = native(LS, CD)
+    assert parse_llama(f"{lead}{one}") == ParsedMessage((LS,), False)
+    assert parse_llama(f"{lead}{one}; {two}\n") == ParsedMessage((LS, CD), False)
+    assert parse_llama(f"{lead}[{one}, {two}]") == ParsedMessage((LS, CD), False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Done.", "I call {} now.", '"ls"', "3", "null", 'x {"name": "ls", "parameters": {}}']
+)
+def test_any_other_beginning_is_llamas_answer(text: str) -> None:
+    assert parse_llama(text) == ParsedMessage((), True)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<|python_tag|>", "invalid JSON"),
+        ("<|python_tag|>ls()", "invalid JSON"),
+        ('{"name": "ls"', "invalid JSON"),
+        ('{"name": "ls", "name": "cd", "parameters": {}}', "occurs twice"),
+        (native(LS)[0] + " Done.", "expected nothing after the calls, found 'Done.'"),
+        (native(LS)[0] + ";", "invalid JSON"),
+        (f"[{native(LS)[0]}]; {native(LS)[0]}", "expected nothing after the calls"),
+        ("[]", f"expected 1 to {MAX_CALLS} calls, found 0"),
+        ("; ".join(native(LS) * (MAX_CALLS + 1)), f"found {MAX_CALLS + 1}"),
+        ("[" + ", ".join(native(LS) * (MAX_CALLS + 1)) + "]", f"found {MAX_CALLS + 1}"),
+        ("{" + " " * 200_001, "longer than"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"name": "ls", "arguments": {}}', 'exactly the keys "name" and "parameters"'),
+        ('{"name": "ls", "parameters": []}', '"parameters" must be a JSON object, found an array'),
+        ('{"name": 1, "parameters": {}}', '"name" must be a string'),
+        ("[3]", "expected a JSON object, found a number"),
+    ],
+)
+def test_what_llama_writes_wrong_is_one_failure_with_its_reason(text: str, why: str) -> None:
+    parsed = parse_llama(text)
+    assert not parsed.is_answer
+    (failure,) = parsed.calls
+    assert isinstance(failure, ParseFailure)
+    assert why in failure.reason
+
+
+def test_a_bad_item_between_llamas_calls_leaves_the_others() -> None:
+    one, two = native(LS, CD)
+    first, second, third = parse_llama(f'{one}; {{"name": "x"}}; {two}').calls
+    assert (first, third) == (LS, CD)
+    assert isinstance(second, ParseFailure)
+
+
+@given(st.text(max_size=60) | st.text(alphabet='{}[]";:, namelsp', max_size=60).map(lambda text: "{" + text))
+def test_llamas_parser_never_raises(text: str) -> None:
+    parsed = parse_llama(text)
+    assert parsed.is_answer is not bool(parsed.calls)
+
+
+def test_a_session_under_llamas_protocol() -> None:
+    session = Session(TASK, SimulationConfig(protocol="llama"), RewardConfig())
+    (result,) = session.advance(native(LS)[0]).observations
+    assert "current_directory_content" in result
+    (error,) = session.advance('{"name": "ls"}').observations
+    assert LLAMA.expected in error
+    assert session.advance("Looked.").query == "Nothing."

@@ -227,7 +227,7 @@ def _reward(config: Config) -> Iterator[Problem]:
         )
     yield from choice("reward.empty_turn", config.reward.empty_turn, ("envtuning", "official"))
     yield from at_least("simulation.step_limit", config.simulation.step_limit, 1)
-    yield from choice("simulation.protocol", config.simulation.protocol, ("hermes", "envtuning"))
+    yield from choice("simulation.protocol", config.simulation.protocol, ("hermes", "envtuning", "llama"))
     yield from choice("simulation.hints", config.simulation.hints, ("none", "envtuning"))
     yield from choice("simulation.types", config.simulation.types, ("schema", "official"))
     yield from choice("simulation.at_limit", config.simulation.at_limit, ("end_turn", "force_quit"))
