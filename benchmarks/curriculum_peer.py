@@ -135,7 +135,9 @@ class Plain:
 
 
 def _request(seed: SeedEmitted) -> SeedRequest:
-    return SeedRequest(seed.key, seed.task_id, seed.seed_id, seed.step, seed.epoch, seed.phi, None)
+    return SeedRequest(
+        seed.key, seed.task_id, seed.seed_id, seed.step, seed.epoch, seed.phi, seed.depth_shift, None
+    )
 
 
 def _retired(record: TaskRecord, reason: RetirementReason) -> TaskRecord:

@@ -74,7 +74,7 @@ def requests(size: int) -> Iterator[SeedRequest]:
     count = -(-len(_statuses(size)) // PER_REQUEST)
     for number in range(count):
         outcome = SeedOutcome.PUBLISHED if number < count - GROUPS else None
-        yield SeedRequest(_key(number), _name(number), _name(number), STEP - 1, 1, 0.75, outcome)
+        yield SeedRequest(_key(number), _name(number), _name(number), STEP - 1, 1, 0.75, 0, outcome)
 
 
 def groups(size: int, step: int) -> list[GroupObserved]:

@@ -117,7 +117,8 @@ def measure(book: Book, workers: int, window_s: float, processes: int) -> Measur
         run = RunDir.create(Path(folder), "benchmark", "0" * 64)
         queue = run.queue("seeds")
         for key, task in book.seeds(seeds_for(workers, window_s)):
-            queue.put(key, {"key": key, "step": 1, "epoch": 1, "phi": 1.0, "task": task.to_json()})
+            place = {"key": key, "step": 1, "epoch": 1, "phi": 1.0, "depth_shift": 0}
+            queue.put(key, {**place, "task": task.to_json()})
         try:
             with simulation(processes) as replays:
                 return asyncio.run(_measure(run, book, config, window_s, ours, replays))

@@ -16,6 +16,10 @@ class BoundaryConfig:
     max_seeds: int = 16  # M, per training step
     quotas: dict[str, int] = field(default_factory=dict)  # Mτ by task type; a type not named has none
     exclusion_steps: int = 13  # a seed task emitted at step s is not emitted again before s + exclusion_steps
+    # none | adaptive (ours): where the zone is dry, seeds also come from beside it: of mastered tasks deeper variants,
+    # or of hard ones shallower variants, whichever zone holds more
+    depth_shift: str = "none"
+    dry_below: float = 0.3  # depth_shift=adaptive: share of the observed tasks below which the zone is dry
     posterior_rollouts: int = 16  # selection=posterior: trials that the latest group counts for
     posterior_forgetting: float = 0.7  # selection=posterior: weight of a group relative to the one after it
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from rods.curriculum.events import GroupObserved, SeedEmitted, seed_key
 from rods.curriculum.records import TaskRecord
 from rods.curriculum.state import excluded
+from rods.curriculum.strategy import depth
 from rods.curriculum.strategy.selection import SELECTIONS
 from rods.curriculum.value import CurriculumState
 from rods.curriculum.zones import phi
@@ -25,7 +26,8 @@ def select(
     Tasks, seeds or variants, as `boundary.selection` ranks them (the paper: of the groups observed in this step those
     in the boundary zone, by falling φ, ties by task id); outside the exclusion window of their root seed; one per root
     seed; up to the quota of each type (a type without a quota has none), up to M in all. Quotas left unused are not
-    redistributed.
+    redistributed. With `boundary.depth_shift=adaptive` tasks from beside a dry boundary zone come last, and are asked
+    for deeper or shallower variants.
 
     Args:
         state: with the groups of this step already applied.
@@ -35,21 +37,21 @@ def select(
         CurriculumError: a group that was not applied to the state at this step.
     """
     config = state.boundary
-    candidates = [
-        record
-        for record in SELECTIONS[config.selection].rank(state, observed, step)
-        if not excluded(state.last_emitted.get(record.seed_id), step, config.exclusion_steps)
-    ]
-    chosen: list[TaskRecord] = []
+    moved = depth.shift(state)
+    ranked = [(record, 0) for record in SELECTIONS[config.selection].rank(state, observed, step)]
+    ranked += [(record, moved) for record in depth.beside(state, observed, step, moved)]
+    chosen: list[SeedEmitted] = []
     used: Counter[str] = Counter()
     roots: set[str] = set()
-    for record in candidates:
+    for record, shift in ranked:
+        if excluded(state.last_emitted.get(record.seed_id), step, config.exclusion_steps):
+            continue
         has_room = len(chosen) < config.max_seeds and used[record.type] < config.quotas.get(record.type, 0)
         if has_room and record.seed_id not in roots:
-            chosen.append(record)
+            chosen.append(_emission(record, step, epoch, shift))
             used[record.type] += 1
             roots.add(record.seed_id)
-    return [_emission(record, step, epoch) for record in chosen]
+    return chosen
 
 
 def _mean(record: TaskRecord) -> float:
@@ -57,7 +59,7 @@ def _mean(record: TaskRecord) -> float:
     return record.statistics.mean
 
 
-def _emission(record: TaskRecord, step: int, epoch: int) -> SeedEmitted:
+def _emission(record: TaskRecord, step: int, epoch: int, shift: int) -> SeedEmitted:
     mean = _mean(record)
     key = seed_key(step, record.id)
-    return SeedEmitted(step, epoch, record.id, record.seed_id, record.type, mean, phi(mean), key)
+    return SeedEmitted(step, epoch, record.id, record.seed_id, record.type, mean, phi(mean), key, shift)

@@ -122,6 +122,7 @@ class SeedEmitted(Event):
         mean: r̄ of its latest group.
         phi: φ(r̄) = 4r̄(1−r̄), the rank.
         key: the request's unique id, `seed_key(step, task_id)`.
+        depth_shift: 1 for variants one step deeper than the task, -1 for shallower ones, 0 for its own Φ.
     """
 
     name: ClassVar[str] = "seed_emitted"
@@ -131,6 +132,7 @@ class SeedEmitted(Event):
     mean: float
     phi: float
     key: str
+    depth_shift: int
 
 
 @dataclass(frozen=True)

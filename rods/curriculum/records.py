@@ -92,7 +92,7 @@ class StageRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SeedRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A seed handed to synthesis; open until it has an outcome."""
+    """A seed handed to synthesis; open until it has an outcome. `depth_shift` as in `SeedEmitted`."""
 
     key: str
     task_id: str
@@ -100,6 +100,7 @@ class SeedRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fa
     step: int
     epoch: int
     phi: float
+    depth_shift: int
     outcome: SeedOutcome | None
 
 

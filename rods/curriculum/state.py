@@ -182,6 +182,8 @@ def _seed_emitted(event: SeedEmitted, draft: Draft) -> None:
     require(mean == event.mean, event, f"the task's latest mean {mean}", event.mean)
     anytime = draft.boundary.selection == "uniform"
     require(anytime or last_step == event.step, event, "a group of this step", f"its latest at {last_step}")
+    shifts = (-1, 0, 1) if draft.boundary.depth_shift == "adaptive" else (0,)
+    require(event.depth_shift in shifts, event, f"a depth shift of {shifts}", event.depth_shift)
     last = draft.last_emitted.get(event.seed_id)
     window = draft.boundary.exclusion_steps
     require(
@@ -191,8 +193,18 @@ def _seed_emitted(event: SeedEmitted, draft: Draft) -> None:
         f"emitted at {last}",
     )
     draft.last_emitted[event.seed_id] = event.step
-    request = SeedRequest(event.key, event.task_id, event.seed_id, event.step, event.epoch, event.phi, None)
-    draft.put_request(request)
+    draft.put_request(
+        SeedRequest(
+            event.key,
+            event.task_id,
+            event.seed_id,
+            event.step,
+            event.epoch,
+            event.phi,
+            event.depth_shift,
+            None,
+        )
+    )
 
 
 @_advance.register

@@ -182,6 +182,7 @@ class Accounts:
             "step": request.step,
             "epoch": request.epoch,
             "phi": request.phi,
+            "depth_shift": request.depth_shift,
             "task": self._tasks[request.task_id].to_json(),
         }
         queue = self._run.queue("seeds")

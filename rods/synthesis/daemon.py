@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from rods.exchange.rundir import RunDir
 from rods.synthesis.agents import Backend
 from rods.synthesis.delivery import Delivery
+from rods.synthesis.depth import SHIFTS
 from rods.synthesis.desk import Desk, Result
 from rods.synthesis.pipeline import Outcome, Pipeline
 from rods.tasks.model import Task, TaskFormatError
@@ -102,10 +103,13 @@ class Daemon:
             self._jobs[job] = delivery
 
     async def _work(self, key: str, message: dict[str, Any]) -> Outcome:
-        if "task" not in message:
-            raise TaskFormatError(f"seed message {key!r}: expected the key 'task', found {sorted(message)}")
+        if "task" not in message or message.get("depth_shift") not in tuple(SHIFTS):
+            raise TaskFormatError(
+                f"seed message {key!r}: expected the keys 'task' and 'depth_shift' ({', '.join(map(str, SHIFTS))}), "
+                f"found {sorted(message)} and a shift of {message.get('depth_shift')!r}"
+            )
         async with self._slots:
-            return await self._pipeline.run(Task.from_json(message["task"]), key)
+            return await self._pipeline.run(Task.from_json(message["task"]), key, message["depth_shift"])
 
     async def _wait(self, desk: Desk) -> None:
         """Let the jobs run for a moment, and settle those that are done."""

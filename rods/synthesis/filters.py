@@ -14,6 +14,7 @@ from rods.simulation.exposure import expose
 from rods.simulation.session import Session, open_world
 from rods.synthesis import coherence, rules
 from rods.synthesis.context import Context, Draft, skeleton
+from rods.synthesis.depth import SHIFTS, Target
 from rods.synthesis.errors import (
     ConversationConstructFailure,
     DuplicateFuncFailure,
@@ -21,7 +22,7 @@ from rods.synthesis.errors import (
 )
 from rods.synthesis.similarity import Corpus
 from rods.tasks.model import Task, Turn
-from rods.tasks.profile import Profile, distance, profile
+from rods.tasks.profile import profile
 
 # One message holds all calls of a turn, so the limit on messages plays no part in whether a task can be
 # solved.
@@ -56,11 +57,11 @@ def check_executed(context: Context, draft: Draft, corpus: Corpus, known: Iterab
         raise ConversationConstructFailure("; ".join(found))
 
 
-def check(task: Task, seed_profile: Profile, allowed: float) -> float:
-    """Accept a finished variant; its distance of Φ from the seed's.
+def check(task: Task, target: Target, allowed: float) -> float:
+    """Accept a finished variant; its distance of Φ from the target.
 
     Args:
-        seed_profile: Φ of the seed.
+        target: the Φ that it shall have.
         allowed: greatest distance, in [0, 1].
 
     Raises:
@@ -73,9 +74,10 @@ def check(task: Task, seed_profile: Profile, allowed: float) -> float:
         raise ConversationConstructFailure("; ".join(found))
     _check_ground_truth(task)
     results = [[world.execute(call).text for call in turn.calls] for turn in task.turns]
-    apart = distance(profile(task, results), seed_profile)
+    apart = target.distance(profile(task, results))
     if apart > allowed:
-        raise ConversationConstructFailure(f"Φ is {apart:.2f} from the seed's, allowed {allowed:g}")
+        detail = f"Φ is {apart:.2f} from {SHIFTS[target.shift]}, allowed {allowed:g}"
+        raise ConversationConstructFailure(detail)
     return apart
 
 

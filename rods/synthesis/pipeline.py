@@ -1,7 +1,7 @@
 """The five stages in order, retried with what the failures taught: from one seed to its variants.
 
 Nothing here depends on time, host or what other seeds do: a variant's content is a function of the seed
-task's content, the request's key, the attempt and the run's seed, which is what the epoch barrier relies
+task's content, the request's key and shift, the attempt and the run's seed, which is what the epoch barrier relies
 on.
 """
 
@@ -85,18 +85,19 @@ class Pipeline:
         self._simulation = simulation or InProcess()
         self._known = Corpus(known, config.max_similarity)
 
-    async def run(self, task: Task, key: str) -> Outcome:
+    async def run(self, task: Task, key: str, shift: int = 0) -> Outcome:
         """Up to `variants_per_seed` variants of `task`, each with up to `max_attempts` attempts.
 
         Args:
             task: a seed task, or a variant that became a seed.
             key: the seed request's id; two requests of one task give different variants.
+            shift: 1 for variants one step deeper than the task (`depth`), -1 for shallower ones.
 
         Raises:
             RodsError: `task` itself cannot be run (unknown class, scenario of the wrong form), or it is what kills the
                 model's server.
         """
-        seed = read_seed(task)
+        seed = read_seed(task, shift)
         accepted: list[Task] = []
         failures: list[SynthesisError] = []
         with billed() as bill:
@@ -129,7 +130,7 @@ class Pipeline:
                 task = await self._finished(context, draft, key)
                 with self._stage("check"):
                     allowed = self._config.max_profile_distance
-                    apart = await self._simulation.check(task, seed.profile, allowed)
+                    apart = await self._simulation.check(task, seed.target, allowed)
             except SynthesisError as failure:
                 with self._stage("repair"):
                     memory = await _learn(context, memory, state, failure)
@@ -219,5 +220,6 @@ def _with_provenance(task: Task, context: Context, memory: _Memory, key: str, ap
         "attempts": context.attempt,
         "errors": [failure.to_json() for failure in memory.history],
         "profile_distance": round(apart, 4),
+        "depth_shift": context.seed.shift,
     }
     return replace(task, provenance=provenance)

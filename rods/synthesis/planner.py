@@ -16,8 +16,8 @@ from rods.simulation.functions import FunctionDoc
 from rods.synthesis import sampling
 from rods.synthesis.agents import Plan
 from rods.synthesis.context import Context
+from rods.synthesis.depth import SHIFTS, Target
 from rods.synthesis.errors import DecomposeFailure, FuncSampleFailure, SynthesisError
-from rods.tasks.profile import distance
 
 # Ours. Each needs every one of its parts among the task's functions.
 COMPOSITES: Mapping[str, tuple[str, ...]] = {
@@ -107,7 +107,9 @@ def decompose(names: Sequence[str], docs: Mapping[str, FunctionDoc], turn: int) 
 
 
 def _fitting(context: Context, planned: sampling.Functions, rng: random.Random) -> sampling.Functions:
-    """The plan where its shape allows the seed's Φ, else the plan mended from the API graph.
+    """The plan where its shape allows the Φ that variants shall have, else the plan mended from the API graph.
+
+    Mending brings a plan into the seed's shape, so a plan that shall be deeper or shallower is not mended.
 
     Raises:
         SynthesisError: func_sample_failed when so little fits that another plan is better.
@@ -115,7 +117,7 @@ def _fitting(context: Context, planned: sampling.Functions, rng: random.Random) 
     seed, threshold = context.seed, context.config.max_profile_distance
     if sampling.fits(seed, planned, threshold):
         return planned
-    mended = sampling.mended(seed, planned, rng, threshold)
+    mended = None if seed.shift else sampling.mended(seed, planned, rng, threshold)
     if mended is not None:
         return mended
     unknown = sorted({name for names in planned for name in names if name not in seed.docs})
@@ -124,7 +126,8 @@ def _fitting(context: Context, planned: sampling.Functions, rng: random.Random) 
     )
     detail = (
         f"calls per turn {found.calls_per_turn} against the seed's {wanted.calls_per_turn}, "
-        f"unknown functions {unknown}: Φ is {distance(found, wanted):.2f} apart, allowed {threshold:g}, "
+        f"unknown functions {unknown}: Φ is {Target(wanted, seed.shift).distance(found):.2f} from "
+        f"{SHIFTS[seed.shift]}, allowed {threshold:g}, "
         "and too little of the plan fits to be mended"
     )
     raise FuncSampleFailure(detail)

@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rods.simulation.functions import FunctionDoc
+from rods.synthesis.depth import Target
 from rods.synthesis.seeds import Seed
 from rods.tasks.profile import Profile, isomorphic
 
@@ -51,15 +52,20 @@ def seed_functions(seed: Seed) -> Functions:
 
 
 def fits(seed: Seed, functions: Functions, threshold: float) -> bool:
-    """Whether the functions are documented and their shape allows Φ(x′) ≈ Φ(x)."""
+    """Whether the functions are documented and their shape allows the Φ that variants shall have.
+
+    A plan of the seed's own shape may still become a step deeper or shallower, by its dependencies.
+    """
     if (
         not functions
         or not all(functions)
         or any(name not in seed.docs for turn in functions for name in turn)
     ):
         return False
-    own = shape_profile(seed, seed_functions(seed))
-    return isomorphic(shape_profile(seed, functions), own, threshold)
+    own, found = shape_profile(seed, seed_functions(seed)), shape_profile(seed, functions)
+    if found.calls_per_turn == own.calls_per_turn:
+        return isomorphic(found, own, threshold)
+    return Target(own, seed.shift).distance(found) <= threshold
 
 
 def sampled(seed: Seed, rng: random.Random, threshold: float) -> Functions:

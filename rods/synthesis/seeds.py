@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rods.simulation.functions import FunctionDoc
 from rods.simulation.session import open_world
+from rods.synthesis.depth import Target
 from rods.tasks.model import Call, Task
 from rods.tasks.profile import Profile, profile
 
@@ -34,6 +35,7 @@ class Seed:
         gaps: indices of skeleton turns that had an empty turn before them.
         profile: Φ of the task, empty turns included.
         docs: documentation of every function of its classes, by name.
+        shift: 1 where its variants shall be one step deeper (`depth`), -1 where shallower, 0 where like it.
     """
 
     task: Task
@@ -41,10 +43,16 @@ class Seed:
     gaps: tuple[int, ...]
     profile: Profile
     docs: Mapping[str, FunctionDoc]
+    shift: int = 0
+
+    @property
+    def target(self) -> Target:
+        """The Φ that its variants shall have."""
+        return Target(self.profile, self.shift)
 
 
-def read_seed(task: Task) -> Seed:
-    """Execute a task's ground truth on a fresh world and read its skeleton and profile."""
+def read_seed(task: Task, shift: int = 0) -> Seed:
+    """Execute a task's ground truth on a fresh world and read its skeleton and profile; `shift` as in `Seed`."""
     world = open_world(task)
     results = [[world.execute(call).text for call in turn.calls] for turn in task.turns]
     turns: list[SkeletonTurn] = []
@@ -57,4 +65,4 @@ def read_seed(task: Task) -> Seed:
                 gaps.append(len(turns))
             turns.append(SkeletonTurn("\n".join(said), turn.calls, tuple(texts)))
             said = []
-    return Seed(task, tuple(turns), tuple(gaps), profile(task, results), world.docs)
+    return Seed(task, tuple(turns), tuple(gaps), profile(task, results), world.docs, shift)

@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rods.synthesis import filters
+from rods.synthesis.depth import Target
 from rods.synthesis.errors import PipelineFailure
 from rods.tasks.model import Task
-from rods.tasks.profile import Profile
 
 log = logging.getLogger(__name__)
 
@@ -34,16 +34,16 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 class Simulation(Protocol):
     """Replays finished variants."""
 
-    async def check(self, task: Task, profile: Profile, allowed: float) -> float:
+    async def check(self, task: Task, target: Target, allowed: float) -> float:
         """What `filters.check` says, and what it raises."""
 
 
 class InProcess:
     """In the event loop: right where a replay takes milliseconds."""
 
-    async def check(self, task: Task, profile: Profile, allowed: float) -> float:
+    async def check(self, task: Task, target: Target, allowed: float) -> float:
         """See `Simulation.check`."""
-        return filters.check(task, profile, allowed)
+        return filters.check(task, target, allowed)
 
 
 class Pool:
@@ -53,7 +53,7 @@ class Pool:
         self._processes = processes
         self._executor: ProcessPoolExecutor | None = None
 
-    async def check(self, task: Task, profile: Profile, allowed: float) -> float:
+    async def check(self, task: Task, target: Target, allowed: float) -> float:
         """See `Simulation.check`.
 
         Raises:
@@ -63,7 +63,7 @@ class Pool:
         for _ in range(_TRIES):
             executor = self._started()
             try:
-                replayed = loop.run_in_executor(executor, filters.check, task, profile, allowed)
+                replayed = loop.run_in_executor(executor, filters.check, task, target, allowed)
             except (
                 BrokenProcessPool,
                 OSError,

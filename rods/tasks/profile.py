@@ -91,7 +91,7 @@ def profile(task: Task, results: Sequence[Sequence[str]]) -> Profile:
         )
     edges = _edges(task, results)
     functions = tuple(call.name for turn in task.turns for call in turn.calls)
-    return Profile(task.type, tuple(sorted(task.classes)), tuple(expected), functions, edges, _depth(edges))
+    return Profile(task.type, tuple(sorted(task.classes)), tuple(expected), functions, edges, depth_of(edges))
 
 
 def distance(a: Profile, b: Profile) -> float:
@@ -111,6 +111,15 @@ def distance(a: Profile, b: Profile) -> float:
         "classes": _jaccard(Counter(a.classes), Counter(b.classes)),
     }
     return sum(WEIGHTS[name] * part for name, part in parts.items())
+
+
+def depth_of(edges: Sequence[Edge]) -> int:
+    """Number of edges on the longest path; edges sorted as in `Profile.edges`."""
+    # Edges point forward and come sorted by target, so every source's depth is final when it is read.
+    depths: Counter[int] = Counter()
+    for edge in edges:
+        depths[edge.target] = max(depths[edge.target], depths[edge.source] + 1)
+    return max(depths.values(), default=0)
 
 
 def isomorphic(a: Profile, b: Profile, threshold: float) -> bool:
@@ -197,14 +206,6 @@ def _producer(argument: Any, produced: Sequence[Sequence[Any]]) -> int | None:
         if any(same_value(argument, leaf) for leaf in produced[index]):
             return index
     return None
-
-
-def _depth(edges: Sequence[Edge]) -> int:
-    # Edges point forward and come sorted by target, so every source's depth is final when it is read.
-    depths: Counter[int] = Counter()
-    for edge in edges:
-        depths[edge.target] = max(depths[edge.target], depths[edge.source] + 1)
-    return max(depths.values(), default=0)
 
 
 def _named_edges(a: Profile) -> Counter[tuple[str, str]]:

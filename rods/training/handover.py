@@ -128,6 +128,7 @@ class Handover:
             "step": seed.step,
             "epoch": seed.epoch,
             "phi": seed.phi,
+            "depth_shift": seed.depth_shift,
             "task": self._tasks[seed.task_id].to_json(),
         }
         return Message(seed.key, content, seed.phi)

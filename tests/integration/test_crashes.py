@@ -144,7 +144,8 @@ def put_seeds(run: RunDir) -> list[str]:
     """Every seed task of the run, as the trainer would emit them."""
     keys = []
     for number, task in enumerate(task_sources.load(soak_config().tasks).train):
-        message = {"key": f"k{number}", "step": 1, "epoch": 1, "phi": 1.0, "task": task.to_json()}
+        place = {"key": f"k{number}", "step": 1, "epoch": 1, "phi": 1.0, "depth_shift": 0}
+        message = {**place, "task": task.to_json()}
         assert run.queue("seeds").put(f"k{number}", message)
         keys.append(f"k{number}")
     return sorted(keys)

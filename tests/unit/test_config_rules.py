@@ -141,6 +141,11 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"synthesis.max_similarity": 1.1}, "synthesis.max_similarity"),
     ({"synthesis.min_long_observation": -1}, "synthesis.min_long_observation"),
     ({"boundary.selection": "oldest"}, "boundary.selection"),
+    ({"boundary.depth_shift": "1"}, "boundary.depth_shift"),
+    ({"boundary.depth_shift": "adaptive", "boundary.selection": "uniform"}, "boundary.depth_shift"),
+    ({"boundary.depth_shift": "adaptive", "synthesis.narrative_planning": False}, "boundary.depth_shift"),
+    ({"boundary.dry_below": 0.0}, "boundary.dry_below"),
+    ({"boundary.dry_below": 1.5}, "boundary.dry_below"),
     ({"boundary.posterior_rollouts": 0}, "boundary.posterior_rollouts"),
     ({"boundary.posterior_forgetting": 0.0}, "boundary.posterior_forgetting"),
     ({"boundary.posterior_forgetting": 1.1}, "boundary.posterior_forgetting"),
@@ -340,6 +345,7 @@ def test_a_compute_nodes_engine_is_not_looked_for_on_the_login_node(monkeypatch:
 def test_every_rule_has_a_row_in_the_table(rule: Callable[[Config], Iterator[Problem]]) -> None:
     section = {
         "_finite": ("training",),
+        "_depth_shift": ("boundary",),
         "_budget": ("training",),
         "_evaluation": ("training",),
         "_objective": ("training",),

@@ -33,6 +33,7 @@ ARGUMENTS = {
         "mean": FINITE,
         "phi": FINITE,
         "key": TEXT,
+        "depth_shift": STEP,
     },
     "seed_closed": {"key": TEXT, "outcome": st.sampled_from(events.SeedOutcome), "reason": TEXT},
     "variant_arrived": {

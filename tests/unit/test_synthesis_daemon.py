@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from synthesis_examples import Answers, seed_task
+from synthesis_examples import Answers, plan, seed_task
 
 from rods import tasks
 from rods.config import Config, SynthesisConfig, TasksConfig
@@ -26,6 +26,7 @@ from rods.exchange.rundir import RunDir
 from rods.roles import synthesize
 from rods.synthesis import daemon as daemons
 from rods.synthesis import filters
+from rods.synthesis.agents import Arguments, Query
 from rods.synthesis.daemon import Daemon
 from rods.synthesis.errors import FAILURES
 from rods.synthesis.pipeline import Pipeline
@@ -46,7 +47,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def message(task: Any, key: str) -> dict[str, Any]:
-    return {"key": key, "step": 1, "epoch": 1, "phi": 1.0, "task": task}
+    return {"key": key, "step": 1, "epoch": 1, "phi": 1.0, "depth_shift": 0, "task": task}
 
 
 def put(run: RunDir, key: str, task: Task) -> None:
@@ -238,6 +239,24 @@ def test_a_bug_in_one_seed_is_set_aside_and_logged_and_the_others_go_on(
     assert found["b-good"]["outcome"] == "published"
     assert run.queue("seeds").keys("quarantine") == ["a-bug"]
     assert caplog.records[0].exc_info is not None
+
+
+def test_a_seed_is_asked_for_the_depth_that_its_message_says(run: RunDir) -> None:
+    for shift in (-1, 0, 1, 2, "deep", None, [1]):
+        key = f"k{shift}"
+        assert run.queue("seeds").put(key, {**message(seed_task().to_json(), key), "depth_shift": shift})
+    run.queue("seeds").put("kmissing", {"task": seed_task().to_json()})
+    turns = {-1: plan(["wc"]), 0: plan(["wc"], ["touch"]), 1: plan(["wc"], ["touch"], ["ls"])}
+    calls = {"wc": {"file_name": "notes.txt", "mode": "w"}, "touch": {"file_name": "plan.md"}, "ls": {}}
+    backend = Answers(
+        planner=lambda inputs: turns[inputs["seed"].shift],
+        arguments=lambda inputs: Arguments(arguments=calls[inputs["function"]]),
+        query=lambda inputs: Query(text=f"Please, number {inputs['turn']}: notes.txt, plan.md"),
+    )
+    asyncio.run(serve_until(daemon(run, backend), run, answered(run, 8)))
+    found = answers(run)
+    assert [len(found[f"k{shift}"]["tasks"][0]["turns"]) for shift in (-1, 0, 1)] == [1, 2, 3]
+    assert set(run.queue("seeds").keys("quarantine")) == {"k2", "k[1]", "kNone", "kdeep", "kmissing"}
 
 
 def test_two_daemons_answer_each_seed_once_and_alike(run: RunDir, tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(run: RunDir, key: str) -> None:
-    assert run.queue("seeds").put(key, {"key": key, "step": 1, "phi": 1.0, "task": seed_task().to_json()})
+    message = {"key": key, "step": 1, "phi": 1.0, "depth_shift": 0, "task": seed_task().to_json()}
+    assert run.queue("seeds").put(key, message)
 
 
 def answers(run: RunDir) -> dict[str, dict[str, Any]]:
@@ -242,7 +243,8 @@ def test_the_seed_that_kills_the_server_is_set_aside_and_its_neighbours_are_not(
     innocents = {f"k{index}" for index in range(7)}
     task = seed_task().to_json()
     poison = {**task, "turns": [{**task["turns"][0], "query": "P01S0N"}, *task["turns"][1:]]}
-    run.queue("seeds").put("poison", {"key": "poison", "step": 1, "phi": 1.0, "task": poison})
+    message = {"key": "poison", "step": 1, "phi": 1.0, "depth_shift": 0, "task": poison}
+    run.queue("seeds").put("poison", message)
     for key in innocents:
         put(run, key)
 

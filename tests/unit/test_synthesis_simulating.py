@@ -33,7 +33,7 @@ def pool():
 
 
 def verdict(where, task, allowed=1.0, seed=TASKS[0]):
-    return asyncio.run(where.check(task, read_seed(seed).profile, allowed))
+    return asyncio.run(where.check(task, read_seed(seed).target, allowed))
 
 
 def children():
@@ -75,11 +75,11 @@ def test_a_pipeline_makes_the_same_variants_with_it(pool):
 def test_a_killed_process_is_replaced_and_nothing_is_lost():
     async def check():
         with simulation(2) as pool:
-            profile = read_seed(TASKS[0]).profile
-            await pool.check(TASKS[0], profile, 1.0)
+            target = read_seed(TASKS[0]).target
+            await pool.check(TASKS[0], target, 1.0)
             for process in children():
                 process.kill()
-            return await asyncio.gather(*(pool.check(task, profile, 1.0) for task in TASKS))
+            return await asyncio.gather(*(pool.check(task, target, 1.0) for task in TASKS))
 
     assert asyncio.run(check()) == [verdict(InProcess(), task) for task in TASKS]
 
@@ -121,7 +121,7 @@ from rods.tasks import load
 if __name__ == "__main__":
     import psutil
     task = load(TasksConfig(source="scripted", train_count=1, heldout_count=0)).train[0]
-    asyncio.run(Pool(1).check(task, read_seed(task).profile, 1.0))
+    asyncio.run(Pool(1).check(task, read_seed(task).target, 1.0))
     print(*(child.pid for child in psutil.Process().children(recursive=True)), flush=True)
     sys.stdin.read()
 """

@@ -87,7 +87,7 @@ def some_profiles(draw: st.DrawFn) -> Profile:
     edges = tuple(Edge(a, b) for a, b in sorted(chosen, key=lambda pair: (pair[1], pair[0])))
     type_ = draw(st.sampled_from(list(TaskType)))
     classes = tuple(sorted(draw(st.sets(st.sampled_from(["A", "B", "C"]), min_size=1))))
-    return Profile(type_, classes, tuple(counts), functions, edges, profiles._depth(edges))
+    return Profile(type_, classes, tuple(counts), functions, edges, profiles.depth_of(edges))
 
 
 @given(some_profiles(), some_profiles())

@@ -1,5 +1,6 @@
 """The trainer's side of the queues: what goes out, what comes in, and what a restart must not lose or double."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -80,6 +81,21 @@ def test_emitted_seeds_can_be_claimed_with_their_task_and_priority(side):
     assert [message.key for message in claim.messages] == keys
     assert [Task.from_json(message.content["task"]).id for message in claim.messages] == ["a", "b"]
     assert all(message.content["phi"] == message.priority == 1.0 for message in claim.messages)
+
+
+def test_a_seed_says_how_deep_its_variants_shall_be_also_when_it_is_queued_again(run):
+    config = replace(CONFIG, boundary=replace(CONFIG.boundary, depth_shift="adaptive"))
+    ledger = Ledger.begin(run, 1, config, TASKS)
+    Side(run, ledger, config).emit_both((1.0, 1.0), (1.0, 1.0))
+
+    def shifts():
+        queue = run.queue("seeds")
+        return [queue.read("ready", key)["depth_shift"] for key in sorted(queue.keys("ready"))]
+
+    assert shifts() == [1, 1]
+    shutil.rmtree(run.path / "queues" / "seeds")
+    Side(run, ledger, config).handover.reopen()
+    assert shifts() == [1, 1]
 
 
 def test_the_seeds_of_a_step_share_files_up_to_the_batch_size(side):

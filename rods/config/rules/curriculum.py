@@ -56,6 +56,27 @@ def _boundary(config: Config) -> Iterator[Problem]:
         )
 
 
+def _depth_shift(config: Config) -> Iterator[Problem]:
+    boundary = config.boundary
+    yield from choice("boundary.depth_shift", boundary.depth_shift, ("none", "adaptive"))
+    yield from fraction("boundary.dry_below", boundary.dry_below)
+    adaptive = boundary.depth_shift == "adaptive"
+    if adaptive and boundary.selection in ("random", "uniform"):
+        yield Problem(
+            "boundary.depth_shift",
+            boundary.depth_shift,
+            f"boundary.selection={boundary.selection} takes seeds from all zones, so that none runs dry",
+            "set boundary.depth_shift=none, or boundary.selection=boundary or posterior",
+        )
+    if adaptive and not config.synthesis.narrative_planning:
+        yield Problem(
+            "boundary.depth_shift",
+            boundary.depth_shift,
+            "without a planner (synthesis.narrative_planning=false) functions are sampled in the seed's own shape",
+            "set boundary.depth_shift=none, or synthesis.narrative_planning=true",
+        )
+
+
 def _buffer(config: Config) -> Iterator[Problem]:
     buffer = config.buffer
     yield from at_least("buffer.capacity", buffer.capacity, 0)  # 0: a static pool
@@ -77,5 +98,6 @@ def _buffer(config: Config) -> Iterator[Problem]:
 
 RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _boundary,
+    _depth_shift,
     _buffer,
 )
