@@ -12,7 +12,7 @@ from rods.config import Config
 from rods.errors import RodsError
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Engine
-from rods.rollout.episode import Rollout, collect
+from rods.rollout.episode import Rollout, episodes
 from rods.tasks.model import Task
 
 Trajectory = dict[str, Any]
@@ -31,7 +31,7 @@ def play(
     folder: Path,
     on_progress: Callable[[int, int], None],
 ) -> list[Trajectory]:
-    """One trajectory a task, in the order of `tasks`; each batch of `rollout.max_concurrent` is kept when it ends.
+    """One trajectory a task, in the order of `tasks`; each is kept as it ends.
 
     Args:
         config: under the suite's rules; `rollout` says how messages are sampled, `seed` fixes the draws.
@@ -43,29 +43,20 @@ def play(
     """
     done = read(folder / TRAJECTORIES)
     waiting = [task for task in tasks if task.id not in done]
+    book = {task.id: task for task in waiting}
     with (folder / TRAJECTORIES).open("a", encoding="utf-8") as kept:
-        for batch in _batches(waiting, config.rollout.max_concurrent):
-            before = len(done)
-            groups = collect(
-                engine,
-                chat,
-                batch,
-                1,
-                config.rollout,
-                config.simulation,
-                config.reward,
-                config.seed,
-                lambda now, _, before=before: on_progress(before + now, len(tasks)),  # type: ignore[misc]
-            )
-            for task, (rollout,) in zip(batch, groups, strict=True):
-                done[task.id] = describe(task, rollout, chat)
-                kept.write(json.dumps(done[task.id], ensure_ascii=False) + "\n")
+        for rollout in episodes(
+            engine, chat, waiting, 1, config.rollout, config.simulation, config.reward, config.seed
+        ):
+            done[rollout.task_id] = describe(book[rollout.task_id], rollout, chat)
+            kept.write(json.dumps(done[rollout.task_id], ensure_ascii=False) + "\n")
             kept.flush()
+            on_progress(len(done), len(tasks))
     return [done[task.id] for task in tasks]
 
 
 def describe(task: Task, rollout: Rollout, chat: Chat) -> Trajectory:
-    """One trajectory as JSON: what it earned, why, and its whole text."""
+    """One trajectory as JSON: what it earned, why, its whole text, its tokens and which of them were sampled."""
     outcome = rollout.outcome
     return {
         "task_id": task.id,
@@ -81,6 +72,8 @@ def describe(task: Task, rollout: Rollout, chat: Chat) -> Trajectory:
         "tokens": len(rollout.token_ids),
         "sampled_tokens": sum(rollout.mask),
         "text": chat.text(rollout.token_ids),
+        "token_ids": list(rollout.token_ids),
+        "mask": list(rollout.mask),
     }
 
 
@@ -110,7 +103,3 @@ def _parse(line: bytes, path: Path) -> Trajectory:
             f"{path}: expected one trajectory a line, found {line[:80]!r} ({error}); remove that line or the file"
         ) from error
     return dict(found)
-
-
-def _batches(tasks: Sequence[Task], size: int) -> list[tuple[Task, ...]]:
-    return [tuple(tasks[start : start + size]) for start in range(0, len(tasks), size)]

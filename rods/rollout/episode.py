@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,30 +64,48 @@ def collect(
     seed: int,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[list[Rollout]]:
-    """Play each task `group_size` times.
+    """Play each task `group_size` times; arguments as `episodes`.
 
     Args:
-        tasks: with distinct ids (a sampling seed derives from the id).
-        sampling: temperature (0 = greedy), top_p, max_message_tokens, max_episode_tokens, max_concurrent.
-        seed: with the task id, the index and the message's number it fixes each message's draw.
         on_progress: called with (episodes done, episodes in all) after each one.
 
     Returns:
         one group per task, in the order of `tasks`; rollouts in the order of their index.
     """
+    total = len(tasks) * group_size
+    done: dict[tuple[str, int], Rollout] = {}
+    for rollout in episodes(engine, chat, tasks, group_size, sampling, simulation, reward, seed):
+        done[rollout.task_id, rollout.index] = rollout
+        if on_progress is not None:
+            on_progress(len(done), total)
+    return [[done[task.id, index] for index in range(group_size)] for task in tasks]
+
+
+def episodes(
+    engine: Engine,
+    chat: Chat,
+    tasks: Sequence[Task],
+    group_size: int,
+    sampling: RolloutConfig,
+    simulation: SimulationConfig,
+    reward: RewardConfig,
+    seed: int,
+) -> Iterator[Rollout]:
+    """Play each task `group_size` times and give each episode as it ends.
+
+    Args:
+        tasks: with distinct ids (a sampling seed derives from the id).
+        sampling: temperature (0 = greedy), top_p, max_message_tokens, max_episode_tokens, max_concurrent.
+        seed: with the task id, the index and the message's number it fixes each message's draw.
+    """
     driver = _Driver(engine, chat, sampling, seed, lambda task: Session(task, simulation, reward))
     score = rewards.build(reward.name)
-    total = len(tasks) * group_size
     waiting = deque((task, index) for task in tasks for index in range(group_size))
-    done: dict[tuple[str, int], Rollout] = {}
-    while len(done) < total:
+    while waiting or driver.live:
         while waiting and len(driver.live) < sampling.max_concurrent:
             driver.start(*waiting.popleft())
         for episode in driver.advance():
-            done[episode.task.id, episode.index] = episode.rollout(score, engine.version)
-            if on_progress is not None:
-                on_progress(len(done), total)
-    return [[done[task.id, index] for index in range(group_size)] for task in tasks]
+            yield episode.rollout(score, engine.version)
 
 
 def message_seed(seed: int, task_id: str, index: int, message: int) -> int:

@@ -129,15 +129,35 @@ def test_a_second_start_plays_what_is_missing_and_mends_a_line_cut_short(
     file.write_bytes(b"".join(lines[:5]) + lines[5][:40])
     again = Reciter(messages)
     assert played(tmp_path, tasks, again) == whole
-    assert again.played == {task.id for task in tasks[5:]}
-    assert file.read_bytes() == b"".join(lines)
+    kept = {json.loads(line)["task_id"] for line in lines[:5]}
+    assert again.played == {task.id for task in tasks} - kept
+    assert sorted(file.read_bytes().splitlines(keepends=True)) == sorted(lines)
 
 
-def test_a_batch_that_ended_is_kept_when_the_next_one_fails(tmp_path: Path, tasks: tuple[Task, ...]) -> None:
-    messages = {task.id: truth(task) for task in tasks[:3]}
+def test_an_episode_is_kept_before_the_next_one_ends(tmp_path: Path, tasks: tuple[Task, ...]) -> None:
+    lines: list[int] = []
+
+    def look(done: int, count: int) -> None:
+        lines.append(len((tmp_path / TRAJECTORIES).read_bytes().splitlines()))
+
+    messages = {task.id: truth(task) for task in tasks}
+    play.play(OFFICIAL, Reciter(messages), Chat(TOKENIZER, OFFICIAL.model), tasks, tmp_path, look)  # type: ignore[arg-type]
+    assert lines == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_failure_loses_only_the_episodes_under_way(tmp_path: Path, tasks: tuple[Task, ...]) -> None:
+    # The first ends with its only message; the fourth takes its place and fails at its first.
+    messages = {tasks[0].id: ["No."] * 99, tasks[1].id: truth(tasks[1]), tasks[2].id: truth(tasks[2])}
+    short = replace(tasks[0], turns=tasks[0].turns[:1])
     with pytest.raises(KeyError):
-        played(tmp_path, tasks[:4], Reciter(messages))
-    assert set(play.read(tmp_path / TRAJECTORIES)) == {task.id for task in tasks[:3]}
+        played(tmp_path, [short, *tasks[1:4]], Reciter(messages))
+    assert set(play.read(tmp_path / TRAJECTORIES)) == {short.id}
+
+
+def test_tokens_and_mask_are_those_of_the_text(tmp_path: Path, tasks: tuple[Task, ...]) -> None:
+    (found,) = played(tmp_path, tasks[:1], Reciter({tasks[0].id: truth(tasks[0])}))
+    assert TOKENIZER.decode(found["token_ids"]).removesuffix("<|im_end|>") == found["text"]
+    assert (len(found["mask"]), sum(found["mask"])) == (found["tokens"], found["sampled_tokens"])
 
 
 @pytest.mark.parametrize("line", [b"no json\n", b"[1]\n", b'{"task_id": "a"}\n', b"\xff\xfe\n"])
