@@ -27,6 +27,7 @@ class ModelConfig:
     dtype: str = "float32"  # float32 | bfloat16
     max_length: int = 1024  # tokens of a whole episode, prompt included
     tools_in_prompt: bool = False  # write the function documentation into the system message
+    tool_names_in_prompt: bool = False  # write the functions' names alone into it
     system_prompt: str = ""  # the system message before the tools, "" for none
 
 

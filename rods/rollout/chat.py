@@ -17,6 +17,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from rods.config import ModelConfig
 from rods.rollout.formats import family
+from rods.rollout.tool_names import announced, listed
 from rods.simulation.protocols import HERMES, Protocol
 
 # BFCL's fixed user message for a turn that restores functions.
@@ -75,7 +76,7 @@ class Chat:
 
     Args:
         tokenizer: of the policy.
-        model: its `system_prompt` and `tools_in_prompt`.
+        model: its `system_prompt`, `tools_in_prompt` and `tool_names_in_prompt`.
         protocol: how messages are written; its instruction goes with the tools.
 
     Raises:
@@ -99,7 +100,7 @@ class Chat:
     def opening(self, session: Opening) -> tuple[int, ...]:
         """Token ids up to where the first assistant message begins."""
         tools = session.tools if self._model.tools_in_prompt else ()
-        text = self._format.opening(self._model.system_prompt, tools, self._plain(session.query))
+        text = self._format.opening(self._system_prompt(session), tools, self._plain(session.query))
         return self._encode_opening(text + self._format.generate)
 
     def after(self, stopped: bool, reply: Reply) -> tuple[int, ...]:
@@ -114,6 +115,8 @@ class Chat:
             text += self._format.results([self._plain(result) for result in reply.observations])
         if reply.query is not None:
             query = self._plain(reply.query) or (_RESTORED if reply.restored else "")
+            if self._model.tool_names_in_prompt:
+                query = announced(reply.restored) + query
             text += self._format.user(query, reply.restored if self._model.tools_in_prompt else ())
         return self._encode(text + self._format.generate)
 
@@ -122,6 +125,10 @@ class Chat:
         if token_ids and token_ids[-1] == self.end_token:
             token_ids = token_ids[:-1]
         return self._decode(tuple(token_ids))
+
+    def _system_prompt(self, session: Opening) -> str:
+        names = listed(session.tools) if self._model.tool_names_in_prompt else ""
+        return "\n\n".join(filter(None, (self._model.system_prompt, names)))
 
     def _decoded(self, token_ids: tuple[int, ...]) -> str:
         text = self._tokenizer.decode(

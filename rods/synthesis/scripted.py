@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rods.config import SynthesisConfig
-from rods.synthesis import scripted_files, scripted_general
+from rods.synthesis import scripted_general, scripted_phrasebook
 from rods.synthesis.accounting import Accounts
 from rods.synthesis.agents import AnswerT, NoPatternError
 
@@ -43,8 +43,8 @@ class ScriptedBackend:
             NoPatternError: no rule for this agent, or none that fits.
         """
         rules: Mapping[str, Rule] = scripted_general.RULES
-        if scripted_files.applies(inputs["seed"].task) and not _storyless(inputs):
-            rules = {**rules, **scripted_files.RULES}
+        if scripted_phrasebook.applies(inputs["seed"].task) and not _storyless(inputs):
+            rules = {**rules, **scripted_phrasebook.RULES}
         if agent not in rules:
             raise NoPatternError(f"the scripted backend has no rule for the agent {agent!r}")
         answer = rules[agent](inputs, random.Random(rng_seed))

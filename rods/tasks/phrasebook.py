@@ -4,28 +4,42 @@ One public table serves everybody who must stay in the distribution that the tin
 generator of seed tasks (`scripted`), the demonstrations it is trained on (`rods.warmstart`) and the
 scripted synthesis backend.
 
-An operation is a pattern of calls with variables (`$file`). Reading a turn's calls against the patterns
-recovers the operation (`operation_of`, `operations`), filling the variables from a live world proposes a
-request (`propose`), and filling the templates says it (`phrase`).
+Filling a pattern's variables from a live world proposes a request (`propose`), which may also be said with
+one thing left out (`leave_out`). Reading a turn's calls against the patterns recovers the operation
+(`operation_of`, `operations`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rods.errors import RodsError
 from rods.tasks.model import Call, Task
-from rods.tasks.phrasebook_table import FORGET, KEEP, OPERATIONS, Operation
-from rods.tasks.scripted_slots import SLOTS, Bindings
-from rods.tasks.scripted_world import WorldView
+from rods.tasks.phrasebook_chains import FILE_CHAINS
+from rods.tasks.phrasebook_files import FILE_STEPS
+from rods.tasks.phrasebook_office import MESSAGE_STEPS, RELAYS, TICKET_STEPS
+from rods.tasks.phrasebook_operation import FORGET, KEEP, TOPICS, Gap, Operation
+from rods.tasks.scripted_office_slots import OFFICE_SLOTS
+from rods.tasks.scripted_slots import FILE_SLOTS, Bindings, Slot
+from rods.tasks.scripted_world import LiveWorld
 
-PRONOUNS = ("that file", "it", "the same file")
-# How often a request is about the file just spoken of, where that is here; such a request says a pronoun.
+OPERATIONS: Mapping[str, Operation] = {
+    entry.name: entry for entry in (*FILE_STEPS, *FILE_CHAINS, *TICKET_STEPS, *MESSAGE_STEPS, *RELAYS)
+}
+SLOTS: Mapping[str, Slot] = {**FILE_SLOTS, **OFFICE_SLOTS}
+PRONOUNS: Mapping[str, Sequence[str]] = {
+    "file": ("that file", "it", "the same file"),
+    "ticket": ("that ticket", "the same ticket"),
+    "person": ("the same person", "that person"),
+}
+# How often a request is about what was just spoken of, where the world allows; such a request says a pronoun.
 REFERENCE_RATE = 0.4
-# How often `phrase` says a pronoun for the file just spoken of: the share that generated tasks show.
-PRONOUN_RATE = 0.7
+
+Referents = Mapping[str, Any]
+"""Topic → the file, ticket number or user id that a pronoun of that topic means."""
 
 
 class UnknownOperationError(RodsError):
@@ -39,21 +53,48 @@ class Proposal:
     Attributes:
         query: what the user says.
         calls: the calls that answer it; not yet run.
-        referent: the file that "it" means afterwards, to be handed to the next proposal; None for none.
+        referents: what pronouns mean afterwards, to be handed to the next proposal.
+        entry: the operation.
+        words: variable → how it is said in this request.
+        bindings: variable → its value.
     """
 
     query: str
     calls: tuple[Call, ...]
-    referent: str | None
+    referents: Referents
+    entry: Operation
+    words: Mapping[str, str]
+    bindings: Mapping[str, Any]
 
 
-def propose(view: WorldView, operation: str, referent: str | None, rng: random.Random) -> Proposal | None:
+@dataclass(frozen=True)
+class Omission:
+    """A request said without one value.
+
+    Attributes:
+        asked: the incomplete request.
+        added: what the user says when asked.
+        value: what is left out.
+        function: the call that needs it.
+        parameter: its name there.
+        alone: the world holds nothing else that could be meant, so that nobody would have to ask.
+    """
+
+    asked: str
+    added: str
+    value: Any
+    function: str
+    parameter: str
+    alone: bool
+
+
+def propose(world: LiveWorld, operation: str, referents: Referents, rng: random.Random) -> Proposal | None:
     """Choose fresh arguments for an operation in a live world, and say the request.
 
     Args:
-        view: the world as it is now; it is not changed.
+        world: as it is now; it is not changed.
         operation: a name in `OPERATIONS`.
-        referent: the file spoken of last, or None.
+        referents: what was spoken of last, by topic.
         rng: source of every choice.
 
     Returns:
@@ -67,28 +108,55 @@ def propose(view: WorldView, operation: str, referent: str | None, rng: random.R
             f"unknown operation {operation!r}; choose one of: {', '.join(OPERATIONS)}"
         )
     entry = OPERATIONS[operation]
-    bindings: Bindings = {}
-    refers = entry.about_file and referent in view.files() and rng.random() < REFERENCE_RATE
-    if refers and referent is not None:
-        bindings["file"] = referent
-    for variable in entry.variables:
+    bindings = _referred(entry, world, referents, rng)
+    refers = bool(bindings)
+    for variable in _chosen(entry):
         if variable not in bindings:
-            value = SLOTS[variable].choose(view, bindings, rng)
-            if value is None:
+            bindings[variable] = SLOTS[variable].choose(world, bindings, rng)
+            if bindings[variable] is None:
                 return None
-            bindings[variable] = value
-    query = _say(entry, bindings, refers, rng)
-    return Proposal(query, _fill(entry, bindings), _referent(entry, bindings, referent))
+    words = {variable: SLOTS[variable].say(value) for variable, value in bindings.items()}
+    if refers and entry.subject:
+        words[entry.subject] = rng.choice(PRONOUNS[TOPICS[entry.subject]])
+    query = _sentence(rng.choice(entry.templates), words)
+    after = _referents(entry, bindings, referents)
+    return Proposal(query, _fill(entry, bindings), after, entry, words, bindings)
+
+
+def leave_out(proposal: Proposal, world: LiveWorld, rng: random.Random) -> Omission | None:
+    """The same request without one thing that it needs; None where the operation has no such form.
+
+    What a pronoun says is never left out.
+
+    Args:
+        proposal: the request.
+        world: before its calls were run.
+        rng: chooses what is left out.
+    """
+    plain = {name: SLOTS[name].say(value) for name, value in proposal.bindings.items()}
+    gaps = [gap for gap in proposal.entry.gaps if proposal.words[gap.variable] == plain[gap.variable]]
+    if not gaps:
+        return None
+    gap = rng.choice(gaps)
+    function, parameter = _place(proposal.entry, gap)
+    candidates = SLOTS[gap.variable].candidates
+    return Omission(
+        asked=_sentence(gap.asked, proposal.words),
+        added=_sentence(gap.added, proposal.words),
+        value=proposal.bindings[gap.variable],
+        function=function,
+        parameter=parameter,
+        alone=candidates is not None and len(candidates(world)) < 2,
+    )
 
 
 def operation_of(calls: Sequence[Call]) -> str | None:
     """Name of the operation whose pattern one turn's calls fit, of which there is at most one; or None."""
-    found = _read(calls)
-    return found[0].name if found else None
+    return next((entry.name for entry in OPERATIONS.values() if _fits(entry, calls)), None)
 
 
 def operations(task: Task) -> tuple[str, ...]:
-    """Names of the operations of a scripted task, one per turn.
+    """Names of the operations of a scripted task, one per turn that has calls.
 
     Raises:
         UnknownOperationError: a turn's calls fit no pattern; the task is not a scripted one.
@@ -96,61 +164,50 @@ def operations(task: Task) -> tuple[str, ...]:
     names = []
     for number, turn in enumerate(task.turns, start=1):
         name = operation_of(turn.calls)
-        if name is None:
-            calls = ", ".join(call.name for call in turn.calls) or "no calls"
+        if name is not None:
+            names.append(name)
+        elif turn.calls:
+            calls = ", ".join(call.name for call in turn.calls)
             raise UnknownOperationError(
                 f"task {task.id!r}, turn {number}: no operation has the calls {calls}"
             )
-        names.append(name)
     return tuple(names)
 
 
-def phrase(calls: Sequence[Call], referent: str | None, rng: random.Random) -> str | None:
-    """A user's sentence for one turn's calls, in the words the tiny policy knows; None when no pattern fits.
-
-    Args:
-        calls: the turn's calls, in order.
-        referent: the file spoken of last; when the request is about it, a pronoun may stand for its name.
-        rng: chooses the template and the pronoun.
-    """
-    found = _read(calls)
-    if found is None:
-        return None
-    entry, bindings = found
-    refers = entry.about_file and bindings["file"] == referent and rng.random() < PRONOUN_RATE
-    return _say(entry, bindings, refers, rng)
+def _referred(entry: Operation, world: LiveWorld, referents: Referents, rng: random.Random) -> Bindings:
+    """The subject bound to what was spoken of last, now and then, where the world still holds it."""
+    if entry.subject is None:
+        return {}
+    referent = referents.get(TOPICS[entry.subject])
+    candidates = SLOTS[entry.subject].candidates
+    assert candidates is not None
+    if referent not in candidates(world) or rng.random() >= REFERENCE_RATE:
+        return {}
+    return {entry.subject: referent}
 
 
-def referent_after(calls: Sequence[Call], referent: str | None) -> str | None:
-    """The file that "it" means after a turn with these calls; None when there is none or no pattern fits."""
-    found = _read(calls)
-    return _referent(*found, referent) if found else None
+def _chosen(entry: Operation) -> tuple[str, ...]:
+    """Variables to choose: those of the pattern, and what the request leaves behind where that is another."""
+    left = () if entry.leaves in (KEEP, FORGET, *entry.variables) else (entry.leaves,)
+    return (*entry.variables, *left)
 
 
-def _read(calls: Sequence[Call]) -> tuple[Operation, Bindings] | None:
-    for entry in OPERATIONS.values():
-        bindings = _match(entry, calls)
-        if bindings is not None:
-            return entry, bindings
-    return None
-
-
-def _match(entry: Operation, calls: Sequence[Call]) -> Bindings | None:
-    """Bindings under which the pattern is these calls; None if there are none."""
+def _fits(entry: Operation, calls: Sequence[Call]) -> bool:
+    """Whether there are values for the variables under which the pattern is these calls."""
     if [call.name for call in calls] != [name for name, _ in entry.pattern]:
-        return None
+        return False
     bindings: Bindings = {}
     for call, (_, arguments) in zip(calls, entry.pattern, strict=True):
         if set(call.arguments) != set(arguments):
-            return None
+            return False
         for key, expected in arguments.items():
             value = call.arguments[key]
             if not expected.startswith("$"):
                 if value != expected:
-                    return None
+                    return False
             elif not SLOTS[expected[1:]].accepts(value) or bindings.setdefault(expected[1:], value) != value:
-                return None
-    return bindings
+                return False
+    return True
 
 
 def _fill(entry: Operation, bindings: Bindings) -> tuple[Call, ...]:
@@ -163,18 +220,25 @@ def _fill(entry: Operation, bindings: Bindings) -> tuple[Call, ...]:
     )
 
 
-def _say(entry: Operation, bindings: Bindings, refers: bool, rng: random.Random) -> str:
-    """A random template with the values in it, its first letter a capital."""
-    words = {variable: SLOTS[variable].say(value) for variable, value in bindings.items()}
-    if refers:
-        words["file"] = rng.choice(PRONOUNS)
-    sentence = rng.choice(entry.templates).format(**words)
+def _place(entry: Operation, gap: Gap) -> tuple[str, str]:
+    """The first function and parameter of the pattern that take the gap's variable."""
+    return next(
+        (name, key)
+        for name, pairs in entry.pattern
+        for key, value in pairs.items()
+        if value == f"${gap.variable}"
+    )
+
+
+def _sentence(template: str, words: Mapping[str, str]) -> str:
+    """A template with the values in it, its first letter a capital."""
+    sentence = template.format(**words)
     return sentence[0].upper() + sentence[1:]
 
 
-def _referent(entry: Operation, bindings: Bindings, referent: str | None) -> str | None:
+def _referents(entry: Operation, bindings: Bindings, before: Referents) -> Referents:
     if entry.leaves == KEEP:
-        return referent
+        return before
     if entry.leaves == FORGET:
-        return None
-    return str(bindings[entry.leaves])
+        return {topic: value for topic, value in before.items() if topic != "file"}
+    return {**before, TOPICS[entry.leaves]: bindings[entry.leaves]}

@@ -1,9 +1,9 @@
-"""Scripted seed tasks: multi-turn requests on BFCL's real file-system simulator, generated from a seed.
+"""Scripted seed tasks: multi-turn requests on three of BFCL's real simulators, generated from a seed.
 
 BFCL's own tasks are far beyond a policy that a laptop can train. These ask for the same kind of work
-(calls that change state, results that later calls need, files spoken of as "it") in words that a
-1M-parameter policy can learn, so that the closed loop can be seen to work. Twelve kinds span easy to
-hard.
+(calls that change state, results that later calls need, files, tickets and people spoken of as "it" or
+"that person", functions and values that are missing at first) in words that a 1M-parameter policy can
+learn, so that the closed loop can be seen to work. Fifteen kinds span easy to hard.
 """
 
 from __future__ import annotations
@@ -11,33 +11,55 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import cycle, islice
 
 from rods.config import TasksConfig
 from rods.errors import RodsError
-from rods.tasks.model import Task, TaskType, Turn
-from rods.tasks.phrasebook import propose
-from rods.tasks.scripted_world import CLASS, FileWorld, is_error, random_workspace
+from rods.tasks.model import Task, TaskType
+from rods.tasks.scripted_script import Script, write
+from rods.tasks.scripted_states import CLASSES, FILES, MESSAGES, TICKETS
 from rods.tasks.taskset import TaskSet, make
 
-KINDS: Mapping[str, tuple[str, ...]] = {
-    "view": ("cat", "ls", "pwd", "tail"),
-    "create": ("touch", "mkdir", "touch"),
-    "manage": ("rename", "rm", "cp_as", "mv_into", "cp_into"),
-    "text": ("sort", "wc", "grep"),
-    "navigate": ("cd", "cd_cat", "up", "pwd", "ls"),
-    "organise": ("mk_mv", "mk_cp", "mv_into"),
-    "several": ("touch3", "rm2", "cat2"),
-    "compare": ("diff", "find", "grep"),
-    "write": ("echo", "write_new", "cat"),
-    "visit": ("visit", "cd_sort", "cd_wc", "up"),
-    "count": ("dep_count", "dep_count", "wc"),
-    "transfer": ("dep_copy", "dep_sort", "dep_new"),
-}
-"""Kind → the operations its turns are drawn from, each as likely as it is listed often."""
 
-_TURN_COUNTS = (1, 2, 2, 3, 3, 4)
+@dataclass(frozen=True)
+class Kind:
+    """A family of tasks.
+
+    Attributes:
+        classes: the simulators of its world.
+        operations: what its turns are drawn from, each as likely as it is listed often.
+    """
+
+    classes: tuple[str, ...]
+    operations: tuple[str, ...]
+
+
+_FILES, _TICKETS, _MESSAGES = (FILES,), (TICKETS,), (MESSAGES,)
+
+KINDS: Mapping[str, Kind] = {
+    "view": Kind(_FILES, ("cat", "ls", "pwd", "tail", "cat")),
+    "tickets": Kind(_TICKETS, ("open", "show_ticket", "close", "my_tickets", "my_status")),
+    "contacts": Kind(_MESSAGES, ("who", "id_of", "add", "login", "stats")),
+    "manage": Kind(_FILES, ("touch", "mkdir", "rename", "rm", "cp_as", "mv_into", "cp_into")),
+    "support": Kind(_TICKETS, ("open_urgent", "reprioritise", "retitle", "resolve", "close", "open")),
+    "mail": Kind(_MESSAGES, ("write_id", "sent", "search", "unsend_id", "id_of", "add")),
+    "text": Kind(_FILES, ("sort", "wc", "grep", "diff", "find", "echo")),
+    "office": Kind(CLASSES, ("cat", "touch", "open", "close", "write_id", "id_of", "echo")),
+    "navigate": Kind(_FILES, ("cd", "cd_cat", "up", "cd_sort", "cd_wc", "visit")),
+    "backlog": Kind(_TICKETS, ("open_close", "open_resolve", "close2", "twin")),
+    "errands": Kind(_MESSAGES, ("write", "unsend", "add_write")),
+    "organise": Kind(_FILES, ("mk_mv", "mk_cp", "write_new", "touch3", "rm2", "cat2")),
+    "relay": Kind(CLASSES, ("file_ticket", "ticket_file", "id_file", "touch", "open")),
+    "derive": Kind(_FILES, ("dep_count", "dep_copy", "dep_sort", "dep_new")),
+    "report": Kind(CLASSES, ("file_mail", "ticket_mail", "count_mail", "write", "cat")),
+}
+"""Kind → its world and its operations."""
+
+TYPES = (TaskType.BASE, TaskType.MISS_FUNC, TaskType.BASE, TaskType.MISS_PARAM)
+"""Task types in the order and the shares in which they are generated."""
+
+_REQUEST_COUNTS = (1, 2, 2, 3, 3, 4)
 _DRAWS_PER_TASK = 1000
 
 
@@ -48,8 +70,9 @@ class ScriptedTasksError(RodsError):
 def load(config: TasksConfig) -> TaskSet:
     """Generate the seed, held-out and validation tasks of a run; equal configurations give equal tasks.
 
-    Kinds take turns in each. Each part comes from a random stream of its own; a held-out task that repeats a
-    training task's content, or only its calls, is drawn again, and a validation task that repeats either.
+    Kinds and types take turns in each. Each part comes from a random stream of its own; a held-out task that
+    repeats a training task's content, or only its calls, is drawn again, and a validation task that repeats
+    either.
 
     Raises:
         ScriptedTasksError: a count is missing.
@@ -66,75 +89,62 @@ def load(config: TasksConfig) -> TaskSet:
     return make("scripted", train, heldout, tuple(islice(validating, config.validation_count)))
 
 
-def generate(rng: random.Random, kind: str | None = None, turns: int | None = None) -> Task:
-    """One scripted task whose calls all succeed on the real simulator.
+def generate(
+    rng: random.Random, kind: str | None = None, requests: int | None = None, type: TaskType | None = None
+) -> Task:
+    """One scripted task whose calls all succeed on the real simulators.
 
     Args:
         rng: source of every choice.
         kind: one of `KINDS`; None draws one.
-        turns: number of user turns; None draws one to four.
+        requests: how many things the user asks for; None draws one to four. A task that withholds something
+            has one more turn, in which the right answer is not to call.
+        type: base, miss_func or miss_param; None draws one with the shares of `TYPES`.
 
     Raises:
-        ScriptedTasksError: no such kind.
+        ScriptedTasksError: no such kind, or a type that scripted tasks do not have.
     """
-    if kind is None:
-        kind = rng.choice(list(KINDS))
+    kind, type = kind or rng.choice(list(KINDS)), type or rng.choice(TYPES)
     if kind not in KINDS:
         raise ScriptedTasksError(f"unknown kind of scripted task {kind!r}; choose one of: {', '.join(KINDS)}")
-    count = turns or rng.choice(_TURN_COUNTS)
+    if type not in TYPES:
+        raise ScriptedTasksError(
+            f"scripted tasks of type {type.value!r}: there are {', '.join(dict.fromkeys(TYPES))}"
+        )
+    count = requests or rng.choice(_REQUEST_COUNTS)
     for _ in range(_DRAWS_PER_TASK):
-        task = _try(rng, kind, [KINDS[kind]] * count)
+        script = write(rng, kind, KINDS[kind].classes, [KINDS[kind].operations] * count)
+        task = script.finished(type, rng) if script else None
         if task is not None:
             return task
-    raise ScriptedTasksError(f"no {kind} task of {count} turns in {_DRAWS_PER_TASK} workspaces")
+    raise ScriptedTasksError(f"no {type.value} {kind} task of {count} requests in {_DRAWS_PER_TASK} worlds")
 
 
-def compose(rng: random.Random, kind: str, operations: Sequence[str]) -> Task | None:
-    """A task with these operations turn by turn, in a fresh workspace, with fresh names and words.
+def compose(rng: random.Random, kind: str, operations: Sequence[str]) -> Script | None:
+    """These operations turn by turn, in a fresh world of the kind's classes, with fresh names and words.
 
     Args:
         rng: source of every choice.
-        kind: the task's label.
-        operations: names in `phrasebook.OPERATIONS`, one per turn.
+        kind: one of `KINDS`.
+        operations: names in `phrasebook.OPERATIONS`, one per request.
 
     Returns:
-        None when the drawn workspace does not allow them; another draw may.
+        None when the drawn world does not allow them; another draw may.
 
     Raises:
         UnknownOperationError: an operation that does not exist.
     """
-    return _try(rng, kind, [(name,) for name in operations])
-
-
-_PROPOSALS_PER_TURN = 10
-
-
-def _try(rng: random.Random, kind: str, choices: Sequence[Sequence[str]]) -> Task | None:
-    """A task in one drawn workspace, each turn's operation drawn from its choices; None where that fails."""
-    state = random_workspace(rng)
-    world = FileWorld.open(state)
-    turns: list[Turn] = []
-    referent: str | None = None
-    for names in choices:
-        proposals = (propose(world, rng.choice(names), referent, rng) for _ in range(_PROPOSALS_PER_TURN))
-        proposal = next((found for found in proposals if found is not None), None)
-        if proposal is None or any(is_error(world.execute(call)) for call in proposal.calls):
-            return None
-        turns.append(Turn(proposal.query, proposal.calls))
-        referent = proposal.referent
-    task = Task("", TaskType.BASE, (CLASS,), state, tuple(turns), kind=kind)
-    name = f"scripted_{kind}_{task.content_id()[:12]}"
-    return replace(task, id=name, seed_id=name)
+    return write(rng, kind, KINDS[kind].classes, [(name,) for name in operations])
 
 
 def _distinct(rng: random.Random, taken: Sequence[Task]) -> Iterator[Task]:
-    """Endless tasks, the kinds in turn; none repeats another's content, or the calls of one of `taken`."""
+    """Endless tasks, kinds and types in turn; none repeats another's content, or the calls of one of `taken`."""
     contents = {task.content_id() for task in taken}
     taken_calls = {_calls(task) for task in taken}
-    for kind in cycle(KINDS):
-        task = generate(rng, kind)
+    for kind, type in zip(cycle(KINDS), cycle(TYPES), strict=False):
+        task = generate(rng, kind, type=type)
         while task.content_id() in contents or _calls(task) in taken_calls:
-            task = generate(rng, kind)
+            task = generate(rng, kind, type=type)
         contents.add(task.content_id())
         yield task
 

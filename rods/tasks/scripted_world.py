@@ -1,127 +1,57 @@
-"""The small file systems that scripted tasks play in, and a view of a live one.
+"""A live world of scripted tasks: BFCL's own simulators, what they hold at this moment, and calls on them.
 
-Scripted tasks must run on BFCL's own GorillaFileSystem, so that a policy that learns on them learns the
-real tool results. This module draws fresh workspaces from word lists and wraps a live simulator instance;
-what is asked of that world is in `phrasebook`.
+Scripted tasks must run on the real simulators, so that a policy that learns on them learns real tool
+results. What is asked of such a world is in `phrasebook`.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-import random
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from rods.errors import RodsError
+from rods.tasks.bfcl_package import simulator
 from rods.tasks.model import Call
+from rods.tasks.scripted_states import CLASSES, FILES, MESSAGES, TICKETS
 
-CLASS = "GorillaFileSystem"
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-STEMS = _words(
-    "report notes budget draft summary plan invoice log data config readme agenda review project "
-    "result test backup image letter memo paper sales stock order price list table chart model train "
-    "eval score user client team task todo ideas recipe travel music video photo guide manual lesson "
-    "course grade exam essay story poem diary quote budget forecast audit survey poll vote index "
-    "catalog archive record"
-)
-DIRECTORIES = _words(
-    "docs work home temp src lib assets media inbox outbox public private shared old new final "
-    "pictures songs reports letters papers plans archives backups projects results tests images logs "
-    "drafts"
-)
-WORDS = _words(
-    "alpha beta gamma delta apple banana cherry grape lemon mango orange red green blue black white "
-    "yellow cat dog bird fish horse lion tiger river ocean mountain forest desert island cloud rain "
-    "snow wind storm sun moon star north south east west fast slow high low open closed ready pending "
-    "done urgent monday friday spring summer winter quality growth revenue cost profit error warning "
-    "info debug"
-)
-EXTENSIONS = ("txt", "md", "csv", "log", "py", "json")
-
-# What the simulator raises for calls it cannot carry out, such as copying onto a name that exists.
+# What the simulators raise for calls they cannot carry out, such as copying onto a name that exists.
 _SIMULATOR_FAULTS = (ValueError, TypeError, KeyError, AttributeError)
 
 
 class ScriptedWorldError(RodsError):
-    """A workspace or a call that scripted tasks cannot work with."""
+    """A state or a call that scripted tasks cannot work with."""
 
 
-class WorldView(Protocol):
-    """What choosing a request needs to know of a live world, seen from its current directory."""
-
-    def files(self) -> list[str]:
-        """Names of the files here, in the order the simulator lists them."""
-
-    def dirs(self) -> list[str]:
-        """Names of the directories here, in order."""
-
-    def files_in(self, directory: str) -> list[str]:
-        """Names of the files in a directory that lies here."""
-
-    def names_in(self, directory: str) -> list[str]:
-        """Names of everything in a directory that lies here."""
-
-    def content(self, file: str) -> str:
-        """Text of a file that lies here."""
-
-    def has_parent(self) -> bool:
-        """Whether `cd ..` is possible."""
-
-
-class FileWorld:
-    """A `WorldView` of a live GorillaFileSystem, which can also run calls on it.
+class LiveWorld:
+    """Simulators loaded with a state; views see them from the current directory and the logged-in user.
 
     Args:
-        file_system: the simulator instance; it is looked at and changed in place.
+        simulators: class name → instance; they are looked at and changed in place.
     """
 
-    def __init__(self, file_system: Any) -> None:
-        self._file_system = file_system
+    def __init__(self, simulators: Mapping[str, Any]) -> None:
+        self._simulators = simulators
 
     @staticmethod
-    def open(initial_state: Mapping[str, Any]) -> FileWorld:
-        """A fresh simulator loaded with a task's initial state; the state itself is never shared.
+    def open(initial_state: Mapping[str, Any]) -> LiveWorld:
+        """Fresh simulators loaded with a task's initial state; the state itself is never shared.
 
         Raises:
-            ScriptedWorldError: the state has no GorillaFileSystem scenario, or bfcl-eval is not installed.
+            ScriptedWorldError: no class, or one that scripted tasks do not use.
+            BfclMissingError: bfcl-eval is not installed.
         """
-        if CLASS not in initial_state:
-            found = ", ".join(sorted(initial_state)) or "nothing"
-            raise ScriptedWorldError(f"initial state: expected a {CLASS} scenario, found {found}")
-        file_system = _simulator()()
-        file_system._load_scenario(copy.deepcopy(dict(initial_state[CLASS])))
-        return FileWorld(file_system)
-
-    def files(self) -> list[str]:
-        """Names of the files in the current directory."""
-        return _file_names(self._file_system._current_dir)
-
-    def dirs(self) -> list[str]:
-        """Names of the directories in the current directory."""
-        here = self._file_system._current_dir.contents
-        return [name for name, item in here.items() if hasattr(item, "contents")]
-
-    def files_in(self, directory: str) -> list[str]:
-        """Names of the files in a directory that lies here."""
-        return _file_names(self._file_system._current_dir.contents[directory])
-
-    def names_in(self, directory: str) -> list[str]:
-        """Names of everything in a directory that lies here."""
-        return list(self._file_system._current_dir.contents[directory].contents)
-
-    def content(self, file: str) -> str:
-        """Text of a file that lies here."""
-        return str(self._file_system._current_dir.contents[file].content)
-
-    def has_parent(self) -> bool:
-        """Whether the current directory has one above it."""
-        return self._file_system._current_dir.parent is not None
+        if not initial_state or not set(initial_state) <= set(CLASSES):
+            raise ScriptedWorldError(
+                f"initial state: expected scenarios of {', '.join(CLASSES)}, "
+                f"found {', '.join(sorted(initial_state)) or 'nothing'}"
+            )
+        simulators = {}
+        for name, scenario in initial_state.items():
+            simulators[name] = simulator(name)()
+            simulators[name]._load_scenario(copy.deepcopy(scenario))
+        return LiveWorld(simulators)
 
     def execute(self, call: Call) -> str:
         """Run one call; the result, or the simulator's exception, as BFCL's official executor renders it.
@@ -129,69 +59,74 @@ class FileWorld:
         For calls that this package wrote. Text of a model goes through `rods.simulation`, which validates it.
 
         Raises:
-            ScriptedWorldError: the simulator has no such public function.
+            ScriptedWorldError: no simulator has such a public function.
         """
-        function = getattr(self._file_system, call.name, None)
-        if call.name.startswith("_") or not callable(function):
-            raise ScriptedWorldError(f"scripted call: {CLASS} has no function {call.name!r}")
+        functions = [getattr(instance, call.name, None) for instance in self._simulators.values()]
+        function = next(filter(callable, functions), None)
+        if call.name.startswith("_") or function is None:
+            raise ScriptedWorldError(
+                f"scripted call: {', '.join(self._simulators)} has no function {call.name!r}"
+            )
         try:
             result = function(**call.arguments)
         except _SIMULATOR_FAULTS as error:
             return f"Error during execution: {error}"
         return json.dumps(result) if isinstance(result, dict) else str(result)
 
+    def files(self) -> list[str]:
+        """Names of the files in the current directory, in the order the simulator lists them."""
+        return _file_names(self._here) if FILES in self._simulators else []
+
+    def dirs(self) -> list[str]:
+        """Names of the directories in the current directory."""
+        return [name for name, item in self._here.contents.items() if hasattr(item, "contents")]
+
+    def files_in(self, directory: str) -> list[str]:
+        """Names of the files in a directory that lies here."""
+        return _file_names(self._here.contents[directory])
+
+    def names_in(self, directory: str) -> list[str]:
+        """Names of everything in a directory that lies here."""
+        return list(self._here.contents[directory].contents)
+
+    def content(self, file: str) -> str:
+        """Text of a file that lies here."""
+        return str(self._here.contents[file].content)
+
+    def has_parent(self) -> bool:
+        """Whether the current directory has one above it."""
+        return self._here.parent is not None
+
+    def tickets(self) -> dict[int, Mapping[str, Any]]:
+        """The tickets by number, in the order of the queue; none without a ticket system."""
+        desk = self._simulators.get(TICKETS)
+        return {ticket["id"]: ticket for ticket in desk.ticket_queue} if desk else {}
+
+    def next_ticket(self) -> int:
+        """The number that the next ticket will have."""
+        return int(self._simulators[TICKETS].ticket_counter)
+
+    def people(self) -> dict[str, str]:
+        """The contacts' user ids by name."""
+        return dict(self._simulators[MESSAGES].user_map)
+
+    def next_user_id(self) -> str:
+        """The user id that the next contact will have."""
+        return f"USR{self._simulators[MESSAGES].user_count + 1:03d}"
+
+    def messages(self) -> list[tuple[str, str]]:
+        """Receiver's user id and text of every message, the oldest first."""
+        return [pair for message in self._simulators[MESSAGES].inbox for pair in message.items()]
+
+    @property
+    def _here(self) -> Any:
+        return self._simulators[FILES]._current_dir
+
 
 def is_error(result: str) -> bool:
-    """Whether a result text of `FileWorld.execute` reports that the call failed."""
+    """Whether a result text of `LiveWorld.execute` reports that the call failed."""
     return result.startswith(('{"error"', "Error during execution"))
-
-
-def random_workspace(rng: random.Random) -> dict[str, Any]:
-    """A fresh initial state: 2–3 files and 2–3 directories of 1–2 files each, from the word lists."""
-    contents: dict[str, Any] = {}
-    for _ in range(rng.randint(2, 3)):
-        contents[fresh_file(rng, contents)] = _random_file(rng)
-    for directory in rng.sample(DIRECTORIES, rng.randint(2, 3)):
-        inside: dict[str, Any] = {}
-        for _ in range(rng.randint(1, 2)):
-            inside[fresh_file(rng, inside)] = _random_file(rng)
-        contents[directory] = {"type": "directory", "contents": inside}
-    return {CLASS: {"root": {"workspace": {"type": "directory", "contents": contents}}}}
-
-
-def fresh_file(rng: random.Random, used: Collection[str]) -> str:
-    """A file name that is not in `used`: a stem, two joined by `_`, or one and a number; an extension."""
-    while True:
-        stem, form = rng.choice(STEMS), rng.random()
-        if form < 0.35:
-            stem += "_" + rng.choice(STEMS)
-        elif form < 0.55:
-            stem += str(rng.randint(1, 99))
-        name = f"{stem}.{rng.choice(EXTENSIONS)}"
-        if name not in used:
-            return name
-
-
-def random_text(rng: random.Random) -> str:
-    """One line of one to three words."""
-    return " ".join(rng.sample(WORDS, rng.randint(1, 3)))
-
-
-def _random_file(rng: random.Random) -> dict[str, str]:
-    return {"type": "file", "content": "\n".join(random_text(rng) for _ in range(rng.randint(1, 4)))}
 
 
 def _file_names(directory: Any) -> list[str]:
     return [name for name, item in directory.contents.items() if not hasattr(item, "contents")]
-
-
-def _simulator() -> Any:
-    """The simulator class, imported on first use: bfcl-eval is an optional package."""
-    try:
-        from bfcl_eval.eval_checker.multi_turn_eval.func_source_code import gorilla_file_system
-    except ImportError as error:
-        raise ScriptedWorldError(
-            "scripted tasks run on BFCL's simulators, which are not installed: "
-            "pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath"
-        ) from error
-    return gorilla_file_system.GorillaFileSystem

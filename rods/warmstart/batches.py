@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 
 from rods.tasks.scripted import generate
-from rods.warmstart.demonstrations import ShownTurn, mixed, solved
+from rods.warmstart.demonstrations import Demonstration, solved
 from rods.warmstart.tokenizer import RESERVED
 from rods.warmstart.transcript import pieces
 
@@ -38,27 +38,21 @@ class Batch:
     weights: torch.Tensor
 
 
-def encode(tokenizer: Tokenizer, turns: Sequence[ShownTurn]) -> Row:
+def encode(tokenizer: Tokenizer, demonstration: Demonstration) -> Row:
     """A conversation as tokens, each piece encoded on its own."""
     ids: list[int] = []
     weights: list[float] = []
-    for piece in pieces(turns):
+    for piece in pieces(demonstration):
         encoded = tokenizer.encode(piece.text).ids
         ids += encoded
         weights += [1.0 if piece.spoken else OTHERS_WEIGHT] * len(encoded)
     return Row(tuple(ids), tuple(weights))
 
 
-def solved_episodes(tokenizer: Tokenizer, rng: random.Random, turns: int | None = None) -> Iterator[Row]:
-    """Endless ground-truth episodes; `turns` fixes how many turns each has."""
+def episodes(tokenizer: Tokenizer, rng: random.Random, requests: Sequence[int]) -> Iterator[Row]:
+    """Endless ground-truth episodes of all kinds and types; the number of requests is drawn from `requests`."""
     while True:
-        yield encode(tokenizer, solved(generate(rng, turns=turns)))
-
-
-def mixed_episodes(tokenizer: Tokenizer, rng: random.Random) -> Iterator[Row]:
-    """Endless episodes of mixed quality."""
-    while True:
-        yield encode(tokenizer, mixed(generate(rng), rng))
+        yield encode(tokenizer, solved(generate(rng, requests=rng.choice(requests))))
 
 
 def copy_drills(vocabulary: int, rng: random.Random) -> Iterator[Row]:

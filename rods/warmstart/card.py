@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,16 @@ _CARD = """\
 # Tiny policy
 
 A {parameters:,}-parameter Qwen3-architecture model with a {vocabulary}-token tokenizer, made by `rods warmstart` \
-from nothing but scripted conversations on BFCL's file-system simulator. It knows the tools by heart (no \
-documentation in its prompt) and answers with Hermes tool calls. It is a start for reinforcement learning on \
-scripted tasks and good for nothing else.
+from nothing but scripted conversations of one and two requests on BFCL's simulators of a file system, a ticket \
+desk and a messenger. It knows the tools by heart (names, but no documentation in its prompt) and answers with Hermes \
+tool calls. It is a start for reinforcement learning on scripted tasks and good for nothing else.
 
-Recipe: stage 1, {stage1_tokens:,} tokens of solved episodes; stage 2, {stage2_tokens:,} tokens of \
-demonstrations of mixed quality; seed {seed}; {threads} thread(s), {minutes:.0f} minutes on the wall here. \
-`training_log.json` has the losses. Weights are float16; run them in float32.
+Recipe: {tokens:,} tokens of solved episodes; seed {seed}; {threads} thread(s), {minutes:.0f} minutes on the wall \
+here. `training_log.json` has the losses. Weights are float16; run them in float32.
 
-Progress reward on {tasks} fresh scripted tasks ({plays} sampled episodes each, one greedy):
+Progress reward on {tasks} fresh scripted tasks of one to four requests ({plays} sampled episodes each, one greedy):
 
-| kind | temperature 1 | greedy |
+| | temperature 1 | greedy |
 |---|---|---|
 {rows}
 
@@ -37,8 +36,7 @@ class TrainingLog:
     """How a checkpoint was made.
 
     Attributes:
-        stage1_tokens: budget of stage 1.
-        stage2_tokens: budget of stage 2.
+        tokens: budget of the training.
         seed: of everything random.
         threads: torch's CPU threads.
         parameters: of the model, tied ones once.
@@ -46,8 +44,7 @@ class TrainingLog:
         records: progress as `recipe.run` reported it.
     """
 
-    stage1_tokens: int
-    stage2_tokens: int
+    tokens: int
     seed: int
     threads: int
     parameters: int
@@ -56,9 +53,8 @@ class TrainingLog:
 
     @property
     def seconds(self) -> float:
-        """Wall time of all stages: the last report of each, summed."""
-        last = {record["stage"]: float(record["seconds"]) for record in self.records}
-        return sum(last.values())
+        """Wall time of the training: its last report's."""
+        return float(self.records[-1]["seconds"]) if self.records else 0.0
 
 
 def write(folder: Path, log: TrainingLog, evaluation: Evaluation) -> None:
@@ -69,16 +65,20 @@ def write(folder: Path, log: TrainingLog, evaluation: Evaluation) -> None:
 
 
 def _text(log: TrainingLog, evaluation: Evaluation) -> str:
-    sampled, greedy = evaluation.sampled, evaluation.greedy
-    rows = [
-        f"| {kind} | {sampled.by_kind[kind]:.2f} | {greedy.by_kind[kind]:.2f} |" for kind in sampled.by_kind
-    ]
-    rows.append(f"| **all** | **{sampled.reward:.3f}** | **{greedy.reward:.3f}** |")
     return _CARD.format(
         **{key: value for key, value in asdict(log).items() if key != "records"},
         minutes=log.seconds / 60,
         tasks=evaluation.tasks,
         plays=evaluation.plays,
-        rows="\n".join(rows),
+        rows="\n".join(_rows(evaluation)),
         zones=", ".join(f"{share:.0%} are {name}" for name, share in evaluation.zones.items()),
     )
+
+
+def _rows(evaluation: Evaluation) -> Iterator[str]:
+    sampled, greedy = evaluation.sampled, evaluation.greedy
+    for table, rows in sampled.tables.items():
+        yield f"| *by {table}* | | |"
+        for name, reward in rows.items():
+            yield f"| {name} | {reward:.2f} | {greedy.tables[table][name]:.2f} |"
+    yield f"| **all** | **{sampled.reward:.3f}** | **{greedy.reward:.3f}** |"

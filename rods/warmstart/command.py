@@ -8,24 +8,17 @@ from typing import Any
 
 from rods.warmstart import card
 from rods.warmstart.evaluation import Evaluation, evaluate
-from rods.warmstart.recipe import STAGE1_TOKENS, STAGE2_TOKENS, run
+from rods.warmstart.recipe import TOKENS, run
 
 
-def warmstart(
-    out: Path,
-    stage1_tokens: int = STAGE1_TOKENS,
-    stage2_tokens: int = STAGE2_TOKENS,
-    seed: int = 0,
-    threads: int = 1,
-) -> None:
+def warmstart(out: Path, tokens: int = TOKENS, seed: int = 0, threads: int = 1) -> None:
     """Train the tiny policy from scratch into the folder OUT, evaluate it and write its card.
 
-    Some 3,500 steps of about 0.4 s on one free CPU core with the default budgets. Progress goes to standard output.
+    Progress goes to standard output.
 
     Args:
         out: folder for the checkpoint; made if missing, files in it are replaced.
-        stage1_tokens: tokens of solved episodes.
-        stage2_tokens: tokens of demonstrations of mixed quality.
+        tokens: budget of the training.
         seed: of everything random.
         threads: CPU threads.
     """
@@ -34,15 +27,13 @@ def warmstart(
     def report(record: dict[str, Any]) -> None:
         records.append(record)
         print(
-            f"{record['stage']}: step {record['step']}, {record['tokens']:,} tokens, "
+            f"step {record['step']}, {record['tokens']:,} tokens, "
             f"loss {record['loss']:.3f}, {record['seconds']:.0f} s",
             flush=True,
         )
 
-    parameters, vocabulary = run(out, stage1_tokens, stage2_tokens, seed, threads, report)
-    log = card.TrainingLog(
-        stage1_tokens, stage2_tokens, seed, threads, parameters, vocabulary, tuple(records)
-    )
+    parameters, vocabulary = run(out, tokens, seed, threads, report)
+    log = card.TrainingLog(tokens, seed, threads, parameters, vocabulary, tuple(records))
     print(f"evaluating {out} …", flush=True)
     evaluation = evaluate(out)
     card.write(out, log, evaluation)

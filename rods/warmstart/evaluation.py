@@ -1,14 +1,14 @@
-"""How good a checkpoint is: progress reward on fresh scripted tasks, at temperature 1 and greedy, by kind.
+"""How good a checkpoint is: progress reward on fresh scripted tasks, at temperature 1 and greedy, by what they are.
 
-Greedy stands beside temperature 1 because mixed demonstrations spread probability over wrong calls: much of
-what reinforcement learning gains from such a start is taking that spread back, which greedy decoding does at once.
+Greedy stands beside temperature 1 because reinforcement learning gains at temperature 1 already by taking
+back probability from wrong calls, which greedy decoding does at once; a rise of greedy is a new ability.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -19,18 +19,36 @@ from rods.rollout.chat import Chat, load_tokenizer
 from rods.rollout.engine import build
 from rods.rollout.episode import collect
 from rods.tasks.model import Task
-from rods.tasks.scripted import KINDS, generate
+from rods.tasks.scripted import KINDS, TYPES, generate
 from rods.warmstart.transcript import SYSTEM_PROMPT
 
-_MODEL = ModelConfig(system_prompt=SYSTEM_PROMPT)
+_MODEL = ModelConfig(system_prompt=SYSTEM_PROMPT, tool_names_in_prompt=True)
+
+
+def _world(task: Task) -> str:
+    return " + ".join(task.classes)
+
+
+def _requests(task: Task) -> str:
+    """How many things the user asks for."""
+    return str(sum(bool(turn.calls) for turn in task.turns))
+
+
+GROUPINGS: Mapping[str, Callable[[Task], str]] = {
+    "kind": lambda task: task.kind,
+    "type": lambda task: task.type.value,
+    "classes": _world,
+    "requests": _requests,
+}
+"""Table → the row of a task."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Mean reward over all tasks, and by kind of task."""
+    """Mean reward over all tasks, and per row of each table of `GROUPINGS`."""
 
     reward: float
-    by_kind: dict[str, float]
+    tables: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -57,12 +75,14 @@ def evaluate(folder: Path, per_kind: int = 16, plays: int = 4, seed: int = 0) ->
 
     Args:
         folder: a Hugging Face model folder.
-        per_kind: tasks of each kind.
+        per_kind: tasks of each kind; the types take turns within a kind.
         plays: sampled episodes per task.
         seed: of the tasks (a random stream of its own) and of the sampling.
     """
     rng = random.Random(f"warm start evaluation {seed}")
-    tasks = [generate(rng, kind) for _ in range(per_kind) for kind in KINDS]
+    tasks = [
+        generate(rng, kind, type=TYPES[place % len(TYPES)]) for place in range(per_kind) for kind in KINDS
+    ]
     sampled = _play(folder, tasks, 1.0, plays, seed)
     zones = Counter(zone(reward, BoundaryConfig()).value for reward in sampled)
     return Evaluation(
@@ -87,7 +107,11 @@ def _play(folder: Path, tasks: Sequence[Task], temperature: float, plays: int, s
 
 
 def _figures(tasks: Sequence[Task], rewards: Sequence[float]) -> Figures:
-    by_kind = defaultdict(list)
+    return Figures(mean(rewards), {name: _table(tasks, rewards, row) for name, row in GROUPINGS.items()})
+
+
+def _table(tasks: Sequence[Task], rewards: Sequence[float], row: Callable[[Task], str]) -> dict[str, float]:
+    rows = defaultdict(list)
     for task, reward in zip(tasks, rewards, strict=True):
-        by_kind[task.kind].append(reward)
-    return Figures(mean(rewards), {kind: mean(by_kind[kind]) for kind in KINDS})
+        rows[row(task)].append(reward)
+    return {name: mean(found) for name, found in sorted(rows.items())}

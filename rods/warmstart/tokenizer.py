@@ -1,8 +1,8 @@
-"""The tiny policy's tokenizer: byte-level BPE of 1,024 tokens, fitted to scripted conversations.
+"""The tiny policy's tokenizer: byte-level BPE of 1,536 tokens, fitted to scripted conversations.
 
 Where words are cut decides what a 1M-parameter policy can copy. Digits stand alone; `_word` and `.ext`
-are single pieces (cutting `_` and `.` off halved the reward); the chat tags and the fixed parts of a call
-are tokens of their own, so that an episode has about 220 tokens.
+are single pieces (cutting `_` and `.` off halved the reward), and so are the names of functions, since every
+prompt lists them; the chat tags and the fixed parts of a call are tokens of their own.
 """
 
 from __future__ import annotations
@@ -14,20 +14,24 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from rods.simulation.functions import documentation
 from rods.tasks.scripted import generate
+from rods.tasks.scripted_states import CLASSES
 from rods.warmstart.demonstrations import solved
 from rods.warmstart.transcript import END, pieces
 
 PAD = "<|endoftext|>"
 _TAGS = [PAD, "<|im_start|>", END, "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
+_FUNCTIONS = sorted((name for name in documentation(CLASSES) if "_" in name), key=len, reverse=True)
 _CALL_PARTS = ['{"name": "', '", "arguments": {']
-# Escaped newline, possessive, word with what leads it, digit, punctuation, white space, backslash.
-_CUTS = r"\\n|'s|[ _.]?[A-Za-z]+|\d| ?[^\sA-Za-z\d\\]+|\s+|\\"
+# Name of a function, escaped newline, possessive, word with what leads it, digit, punctuation, white space, backslash.
+_CUTS = rf" ?(?:{'|'.join(_FUNCTIONS)})|" r"\\n|'s|[ _.]?[A-Za-z]+|\d| ?[^\sA-Za-z\d\\]+|\s+|\\"
+VOCABULARY = 1536
 RESERVED = len(_TAGS) + len(_CALL_PARTS)
 """Ids below this are tags and parts of calls; those above are text."""
 
 
-def fit(seed: int, *, vocabulary: int = 1024, episodes: int = 3000) -> Tokenizer:
+def fit(seed: int, *, vocabulary: int = VOCABULARY, episodes: int = 3000) -> Tokenizer:
     """Fit the merges to solved scripted episodes.
 
     Args:

@@ -49,6 +49,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"rollout.max_episode_tokens": 1025}, "rollout.max_episode_tokens"),
     ({"model.dtype": "float16"}, "model.dtype"),
     ({"model.max_length": 8}, "model.max_length"),
+    ({"model.tools_in_prompt": True, "model.tool_names_in_prompt": True}, "model.tool_names_in_prompt"),
     ({"rollout.max_message_tokens": 1024}, "rollout.max_message_tokens"),
     ({"rollout.max_message_tokens": 0}, "rollout.max_message_tokens"),
     ({"rollout.placement": "remote"}, "rollout.placement"),

@@ -7,6 +7,8 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
+from itertools import product
 
 import pytest
 
@@ -14,10 +16,13 @@ from rods.config import RewardConfig, SimulationConfig, TasksConfig
 from rods.reward import build
 from rods.simulation.session import Session, open_world
 from rods.tasks import load
-from rods.tasks.model import Task
+from rods.tasks.bfcl import RESTORED_QUERY
+from rods.tasks.model import Task, TaskType, Turn
 from rods.tasks.phrasebook import UnknownOperationError, operations
-from rods.tasks.scripted import KINDS, ScriptedTasksError, compose, generate
-from rods.tasks.scripted_world import FileWorld, is_error
+from rods.tasks.profile import leaves
+from rods.tasks.scripted import KINDS, TYPES, ScriptedTasksError, compose, generate
+from rods.tasks.scripted_states import CLASSES
+from rods.tasks.scripted_world import LiveWorld, is_error
 
 SIMULATION = SimulationConfig()
 REWARD = RewardConfig()
@@ -28,10 +33,10 @@ def tasks(count: int, seed: int = 0) -> list[Task]:
     return [generate(rng) for _ in range(count)]
 
 
-def play(task: Task, skip_turn: int | None = None) -> float:
-    """The reward for writing the ground truth's calls one by one; one turn may be answered without calls."""
+def play(task: Task, skip_turn: int | None = None, turns: Sequence[Turn] = ()) -> float:
+    """The reward for writing the calls of `turns` (the ground truth's) one by one; one turn may have none."""
     session = Session(task, SIMULATION, REWARD)
-    for number, turn in enumerate(task.turns):
+    for number, turn in enumerate(turns or task.turns):
         for call in turn.calls if number != skip_turn else ():
             session.advance(f"<tool_call>\n{json.dumps(call.to_json())}\n</tool_call>")
         session.advance("Done.")
@@ -41,52 +46,116 @@ def play(task: Task, skip_turn: int | None = None) -> float:
 
 def test_ground_truth_runs_without_errors_and_as_the_simulation_runs_it() -> None:
     for task in tasks(200):
-        plain, simulated = FileWorld.open(task.initial_state), open_world(task)
+        plain, simulated = LiveWorld.open(task.initial_state), open_world(task)
         for call in (call for turn in task.turns for call in turn.calls):
             result = simulated.execute(call)
             assert not result.failed
             assert plain.execute(call) == result.text
 
 
-def test_ground_truth_earns_everything() -> None:
-    assert all(play(task) == 1.0 for task in tasks(60, seed=1))
+@pytest.mark.parametrize("type", list(dict.fromkeys(TYPES)))
+def test_ground_truth_earns_everything_in_every_kind_and_type(type: TaskType) -> None:
+    rng = random.Random(f"earns {type}")
+    for kind in KINDS:
+        for _ in range(3):
+            task = generate(rng, kind, type=type)
+            assert (task.kind, task.type) == (kind, type)
+            assert play(task) == 1.0
 
 
 def test_a_turn_left_out_costs_reward() -> None:
     for task in tasks(40, seed=2):
-        assert play(task, skip_turn=0) <= 1 - 1 / len(task.turns)
+        needed = next(number for number, turn in enumerate(task.turns) if turn.calls)
+        assert play(task, skip_turn=needed) <= 1 - 1 / len(task.turns)
+
+
+@pytest.mark.parametrize("type", [TaskType.MISS_FUNC, TaskType.MISS_PARAM])
+def test_calling_at_once_where_something_is_missing_costs_reward(type: TaskType) -> None:
+    rng = random.Random(f"hasty {type}")
+    for _ in range(20):
+        task = generate(rng, type=type)
+        gap = next(number for number, turn in enumerate(task.turns) if not turn.calls)
+        hasty = Turn(task.turns[gap].query, task.turns[gap + 1].calls)
+        assert play(task, turns=(*task.turns[:gap], hasty, *task.turns[gap + 1 :])) < 1.0
+
+
+def test_a_withheld_function_comes_back_with_the_turn_after_the_one_that_needs_it() -> None:
+    rng = random.Random(8)
+    for _ in range(60):
+        task = generate(rng, type=TaskType.MISS_FUNC)
+        (name,) = task.withheld
+        back = next(number for number, turn in enumerate(task.turns) if turn.restored)
+        assert task.turns[back].restored == (name,)
+        assert task.turns[back].query == RESTORED_QUERY
+        assert task.turns[back - 1].calls == ()
+        assert name in {call.name for call in task.turns[back].calls}
+        assert all(call.name != name for turn in task.turns[:back] for call in turn.calls)
+        shown = Session(task, SIMULATION, REWARD).tools
+        assert name not in {tool["function"]["name"] for tool in shown}
+
+
+def test_a_value_left_out_is_told_by_nothing_before_the_turn_that_gives_it() -> None:
+    rng = random.Random(9)
+    for _ in range(60):
+        task = generate(rng, type=TaskType.MISS_PARAM)
+        gap = next(number for number, turn in enumerate(task.turns) if not turn.calls)
+        world = LiveWorld.open(task.initial_state)
+        results = [world.execute(call) for turn in task.turns[:gap] for call in turn.calls]
+        told = "\n".join([*results, *(turn.query for turn in task.turns[: gap + 1])])
+        needed = [str(leaf) for call in task.turns[gap + 1].calls for leaf in leaves(dict(call.arguments))]
+        said = [leaf for leaf in needed if leaf in task.turns[gap + 1].query]
+        assert said
+        assert any(leaf not in told for leaf in said)
 
 
 def test_each_kind_draws_its_own_operations() -> None:
     rng = random.Random(3)
-    for kind, names in KINDS.items():
+    for name, kind in KINDS.items():
         for _ in range(5):
-            task = generate(rng, kind)
-            assert task.kind == kind
-            assert set(operations(task)) <= set(names)
+            task = generate(rng, name)
+            assert task.kind == name
+            assert task.classes == kind.classes
+            assert set(operations(task)) <= set(kind.operations)
 
 
-def test_the_number_of_turns_can_be_fixed() -> None:
+def test_three_classes_are_used_alone_and_together() -> None:
+    assert {kind.classes for kind in KINDS.values()} == {(name,) for name in CLASSES} | {CLASSES}
+
+
+def test_the_number_of_requests_can_be_fixed() -> None:
     rng = random.Random(4)
-    assert {len(generate(rng, turns=3).turns) for _ in range(20)} == {3}
-    assert {len(generate(rng).turns) for _ in range(100)} == {1, 2, 3, 4}
+    for type, more in ((TaskType.BASE, 0), (TaskType.MISS_FUNC, 1), (TaskType.MISS_PARAM, 1)):
+        assert {len(generate(rng, requests=3, type=type).turns) for _ in range(20)} == {3 + more}
+    assert {len(operations(generate(rng))) for _ in range(100)} == {1, 2, 3, 4}
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ScriptedTasksError, match=r"'juggle'.*view, create"):
+    with pytest.raises(ScriptedTasksError, match=r"'juggle'.*view, tickets"):
         generate(random.Random(0), "juggle")
 
 
-def test_loading_cycles_through_the_kinds_and_repeats_nothing() -> None:
-    found = load(TasksConfig(source="scripted", train_count=48, heldout_count=48, seed=0))
-    assert [task.kind for task in found.train] == list(KINDS) * 4
-    assert [task.kind for task in found.heldout] == list(KINDS) * 4
-    everything = [*found.train, *found.heldout]
-    assert len({task.id for task in everything}) == 96
-    assert len({task.content_id() for task in everything}) == 96
-    asked = {json.dumps([turn.to_json()["calls"] for turn in task.turns]) for task in found.train}
-    held_out = {json.dumps([turn.to_json()["calls"] for turn in task.turns]) for task in found.heldout}
+def test_a_type_that_scripted_tasks_do_not_have_is_refused() -> None:
+    with pytest.raises(ScriptedTasksError, match="'long_context': there are base, miss_func, miss_param"):
+        generate(random.Random(0), type=TaskType.LONG_CONTEXT)
+
+
+def test_loading_takes_kinds_and_types_in_turn_and_repeats_nothing() -> None:
+    found = load(
+        TasksConfig(source="scripted", train_count=60, heldout_count=60, validation_count=30, seed=0)
+    )
+    for part in (found.train, found.heldout, found.validation):
+        assert [task.kind for task in part] == (list(KINDS) * 4)[: len(part)]
+        assert [task.type for task in part] == (list(TYPES) * 15)[: len(part)]
+    assert {(task.kind, task.type) for task in found.train} == set(product(KINDS, TYPES))
+    everything = [*found.train, *found.heldout, *found.validation]
+    assert len({task.id for task in everything}) == 150
+    assert len({task.content_id() for task in everything}) == 150
+    asked, held_out, validating = (
+        {json.dumps([turn.to_json()["calls"] for turn in task.turns]) for task in part}
+        for part in (found.train, found.heldout, found.validation)
+    )
     assert not asked & held_out
+    assert not validating & (asked | held_out)
 
 
 def test_calls_of_training_tasks_never_return_in_the_held_out_ones() -> None:
@@ -137,7 +206,9 @@ def test_composing_repeats_operations_with_fresh_content() -> None:
     composed = 0
     for seed in tasks(60, seed=7):
         names = operations(seed)
-        variant = next(filter(None, (compose(rng, seed.kind, names) for _ in range(50))))
+        script = next(filter(None, (compose(rng, seed.kind, names) for _ in range(50))))
+        variant = script.finished(TaskType.BASE, rng)
+        assert variant is not None
         assert operations(variant) == names
         assert variant.kind == seed.kind
         assert variant.content_id() != seed.content_id()

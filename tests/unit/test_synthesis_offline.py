@@ -210,8 +210,8 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
 def test_types_choose_the_seeds(tmp_path: Path) -> None:
     manifest = make(tmp_path / "d", 2, tasks="bfcl", types=(TaskType.MISS_FUNC,))
     assert list(manifest["figures"]["by_type"]) == ["miss_func"]
-    with pytest.raises(role.NoSeedsError, match="miss_func"):
-        make(tmp_path / "none", types=(TaskType.MISS_FUNC,))
+    with pytest.raises(role.NoSeedsError, match="long_context"):
+        make(tmp_path / "none", types=(TaskType.LONG_CONTEXT,))
 
 
 def test_an_override_that_does_not_exist_is_named(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import json
 import random
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
@@ -17,11 +19,13 @@ from rods.config import ModelConfig, RewardConfig, SimulationConfig
 from rods.model_path import resolve
 from rods.reward import build
 from rods.rollout.chat import Chat, load_tokenizer
+from rods.simulation.functions import documentation
 from rods.simulation.session import Session
-from rods.tasks.model import Task
-from rods.tasks.phrasebook_table import OPERATIONS
+from rods.tasks.bfcl import RESTORED_QUERY
+from rods.tasks.model import Task, TaskType
+from rods.tasks.phrasebook import OPERATIONS
 from rods.tasks.scripted import generate
-from rods.tasks.scripted_world import FileWorld
+from rods.tasks.scripted_states import CLASSES
 from rods.warmstart.batches import (
     OTHERS_WEIGHT,
     Row,
@@ -29,11 +33,10 @@ from rods.warmstart.batches import (
     batches,
     copy_drills,
     encode,
-    mixed_episodes,
-    solved_episodes,
+    episodes,
     take,
 )
-from rods.warmstart.demonstrations import FAULT_RATES, ShownTurn, mixed, solved
+from rods.warmstart.demonstrations import ANSWERS, DONE, Demonstration, solved
 from rods.warmstart.tokenizer import RESERVED, fit
 from rods.warmstart.transcript import END, SYSTEM_PROMPT, call_text, pieces
 
@@ -50,90 +53,89 @@ def scripted(count: int, seed: int) -> list[Task]:
     return [generate(rng) for _ in range(count)]
 
 
-def reward(task: Task, turns: tuple[ShownTurn, ...]) -> float:
+def reward(task: Task, shown: Demonstration) -> float:
     """What a policy that imitates the demonstration earns."""
     session = Session(task, SimulationConfig(), RewardConfig())
-    for turn in turns:
+    for turn in shown.turns:
         for call in turn.calls:
             session.advance(call_text(call))
-        session.advance("Done.")
+        session.advance(turn.answer)
     return build("progress")(session.outcome())
 
 
 def test_solved_demonstrations_earn_everything() -> None:
-    assert all(reward(task, solved(task)) == 1.0 for task in scripted(40, 0))
+    assert all(reward(task, solved(task)) == 1.0 for task in scripted(60, 0))
 
 
-def test_mixed_demonstrations_earn_something_between() -> None:
-    rng = random.Random(1)
-    rewards = [reward(task, mixed(task, rng)) for task in scripted(200, 1)]
-    assert 0.4 < sum(rewards) / 200 < 0.8
-    assert {0.0, 1.0} < set(rewards)
-
-
-def test_faults_come_at_each_operations_own_rate() -> None:
-    assert set(FAULT_RATES) == set(OPERATIONS)
-    rng = random.Random(2)
-    faulty = {
-        kind: sum(mixed(task, rng)[0].calls != task.turns[0].calls for task in tasks) / len(tasks)
-        for kind in ("create", "transfer")
-        for tasks in [[generate(rng, kind, 1) for _ in range(300)]]
-    }
-    assert 0.03 < faulty["create"] < 0.14
-    assert 0.8 < faulty["transfer"] < 0.94
-
-
-def test_results_shown_are_the_simulators_own_even_after_faults() -> None:
-    rng = random.Random(3)
+def test_tools_and_results_shown_are_the_simulations_own() -> None:
     for task in scripted(60, 3):
-        world = FileWorld.open(task.initial_state)
-        for turn in mixed(task, rng):
-            assert [world.execute(call) for call in turn.calls] == list(turn.results)
+        shown, session = solved(task), Session(task, SimulationConfig(), RewardConfig())
+        assert list(shown.tools) == list(session.tools)
+        for turn in shown.turns:
+            for call, result in zip(turn.calls, turn.results, strict=True):
+                assert session.advance(call_text(call)).observations == (result,)
+            assert list(session.advance(turn.answer).restored) == [
+                tool for later in shown.turns[shown.turns.index(turn) + 1 :][:1] for tool in later.restored
+            ]
 
 
-def test_every_operation_can_go_wrong_without_crashing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rods.warmstart.demonstrations.FAULT_RATES", dict.fromkeys(OPERATIONS, 1.0))
-    rng = random.Random(4)
-    for task in scripted(150, 4):
-        for shown, turn in zip(mixed(task, rng), task.turns, strict=True):
-            assert shown.calls != turn.calls
-            assert shown.query == turn.query
+def test_what_is_said_without_a_call_tells_what_is_missing() -> None:
+    for task in scripted(60, 4):
+        for turn in solved(task).turns:
+            assert turn.answer == (DONE if turn.calls else ANSWERS[task.type])
 
 
 def test_text_is_cut_where_the_assistant_speaks() -> None:
-    task = scripted(1, 5)[0]
+    task = next(task for task in scripted(50, 5) if task.type is TaskType.MISS_FUNC)
     parts = list(pieces(solved(task)))
     spoken = [part.text for part in parts if part.spoken]
     assert all(text.endswith(END) for text in spoken)
     calls = [call for turn in task.turns for call in turn.calls]
-    assert [text for text in spoken if text != f"Done.{END}"] == [f"{call_text(call)}{END}" for call in calls]
+    answers = {f"{answer}{END}" for answer in (DONE, *ANSWERS.values())}
+    assert [text for text in spoken if text not in answers] == [f"{call_text(call)}{END}" for call in calls]
     assert json.loads(call_text(calls[0]).split("\n")[1]) == calls[0].to_json()
+    given = "".join(part.text for part in parts if not part.spoken)
+    assert f"New tools: {task.withheld[0]}\n{RESTORED_QUERY}" in given
+    assert f" {task.withheld[0]} " not in given.partition(END)[0] + " "
 
 
 def test_training_sees_exactly_the_tokens_of_a_rollout(tokenizer: Tokenizer) -> None:
-    rng = random.Random(6)
     loaded = load_tokenizer(TINY)
-    chat = Chat(loaded, ModelConfig(system_prompt=SYSTEM_PROMPT))
+    chat = Chat(loaded, ModelConfig(system_prompt=SYSTEM_PROMPT, tool_names_in_prompt=True))
     for task in scripted(60, 6):
-        turns = mixed(task, rng)
+        shown = solved(task)
         ids: list[int] = []
-        for number, turn in enumerate(turns):
-            says = SimpleNamespace(observations=(), query=turn.query, restored=(), tools=())
+        for number, turn in enumerate(shown.turns):
+            says = SimpleNamespace(
+                observations=(), query=turn.query, restored=turn.restored, tools=shown.tools
+            )
             ids += chat.after(True, says) if number else chat.opening(says)
             for call, result in zip(turn.calls, turn.results, strict=True):
                 ids += loaded.encode(call_text(call) + END, add_special_tokens=False)
                 ids += chat.after(True, SimpleNamespace(observations=(result,), query=None, restored=()))
-            ids += loaded.encode("Done." + END, add_special_tokens=False)
-        assert tuple(ids) == encode(tokenizer, turns).ids
+            ids += loaded.encode(turn.answer + END, add_special_tokens=False)
+        assert tuple(ids) == encode(tokenizer, shown).ids
+
+
+def test_training_uses_the_prompt_of_the_shipped_configuration() -> None:
+    shipped = yaml.safe_load((Path(__file__).parents[2] / "conf/model/tiny.yaml").read_text())
+    assert shipped["system_prompt"] == SYSTEM_PROMPT
+    assert (shipped["tools_in_prompt"], shipped["tool_names_in_prompt"]) == (False, True)
 
 
 def test_every_episode_survives_the_tokenizer(tokenizer: Tokenizer) -> None:
-    rng = random.Random(7)
     for task in scripted(100, 7):
-        for piece in pieces(mixed(task, rng)):
+        for piece in pieces(solved(task)):
             ids = tokenizer.encode(piece.text).ids
             assert tokenizer.decode(ids, skip_special_tokens=False) == piece.text
             assert (ids[-1] == tokenizer.token_to_id(END)) == piece.spoken
+
+
+def test_every_function_is_one_token_in_the_list_and_in_a_call(tokenizer: Tokenizer) -> None:
+    for name in documentation(CLASSES):
+        assert len(tokenizer.encode(f" {name}").ids) == 1
+    for name in {name for entry in OPERATIONS.values() for name, _ in entry.pattern}:
+        assert len(tokenizer.encode(f'{{"name": "{name}", "arguments": {{').ids) == 3
 
 
 @given(st.text(max_size=60))
@@ -205,11 +207,12 @@ def test_batches_hold_every_row_once_and_keep_their_size(lengths: list[int], tok
     assert sorted(found) == list(range(1, len(drawn) + 1))
 
 
-def test_episode_streams_differ_as_their_names_say(tokenizer: Tokenizer) -> None:
-    end = tokenizer.token_to_id(END)
-    answer = tokenizer.encode(f"Done.{END}").ids
-    one_turn = islice(solved_episodes(tokenizer, random.Random(0), turns=1), 20)
-    assert all(row.ids[-len(answer) :] == tuple(answer) for row in one_turn)
-    solved_rows = list(islice(solved_episodes(tokenizer, random.Random(1)), 60))
-    mixed_rows = list(islice(mixed_episodes(tokenizer, random.Random(1)), 60))
-    assert sum(row.ids.count(end) for row in mixed_rows) < sum(row.ids.count(end) for row in solved_rows)
+def test_episodes_have_the_requests_they_are_asked_for(tokenizer: Tokenizer) -> None:
+    def spoken(requests: tuple[int, ...]) -> set[int]:
+        """Answers that close a turn, counted per episode; a turn that withholds something has one too."""
+        rows = islice(episodes(tokenizer, random.Random(0), requests), 60)
+        closing = tokenizer.encode(f"{DONE}{END}").ids
+        return {str(row.ids).count(str(closing)[1:-1]) for row in rows}
+
+    assert spoken((1,)) == {1}
+    assert spoken((1, 3)) == {1, 3}

@@ -13,12 +13,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rods.tasks.scripted import KINDS
 from rods.warmstart import command
 from rods.warmstart import model as tiny
 from rods.warmstart.batches import Batch, Row, batches, copy_drills
 from rods.warmstart.evaluation import Evaluation, evaluate
 from rods.warmstart.muon import Muon, orthogonalise
-from rods.warmstart.recipe import RecipeError, run, solved_stage
+from rods.warmstart.recipe import RecipeError, curriculum, run
 from rods.warmstart.supervised import Progress, rate_scale, token_losses, train
 from rods.warmstart.tokenizer import fit
 
@@ -97,8 +98,8 @@ def test_losses_ignore_padding_and_silent_tokens() -> None:
 
 def test_a_new_model_starts_as_the_identity_and_has_the_shipped_shape() -> None:
     torch.manual_seed(0)
-    model = tiny.new(1024, 2, 0)
-    assert model.num_parameters() == 918_912
+    model = tiny.new(1536, 2, 0)
+    assert model.num_parameters() == 984_448
     ids = torch.tensor([[5, 6, 7]])
     hidden = model.model(input_ids=ids).last_hidden_state
     plain = model.model.norm(model.model.embed_tokens(ids))
@@ -123,9 +124,9 @@ def test_training_lowers_the_loss_and_is_reproducible() -> None:
     assert all(torch.equal(weights[name], again_weights[name]) for name in weights)
 
 
-def test_stage_one_begins_with_one_turn_episodes_and_drills() -> None:
+def test_training_begins_with_single_requests_and_drills() -> None:
     tokenizer = fit(0, vocabulary=512, episodes=60)
-    rows = solved_stage(tokenizer, random.Random(0))
+    rows = curriculum(tokenizer, random.Random(0))
     query = tokenizer.encode("<|im_start|>system").ids[0]
 
     def longest(share: float) -> int:
@@ -155,11 +156,10 @@ def test_stages_move_on_with_the_share_of_the_budget() -> None:
     assert next(batches(lambda: rows(0.0), 64, random.Random(0))).ids.shape == (6, 10)
 
 
-@pytest.mark.parametrize("settings", [(-1, 0, 1), (0, -5, 1), (0, 0, 0)])
-def test_impossible_budgets_are_refused(tmp_path: Path, settings: tuple[int, int, int]) -> None:
-    first, second, threads = settings
-    with pytest.raises(RecipeError, match="found"):
-        run(tmp_path / "x", first, second, 0, threads, lambda record: None)
+@pytest.mark.parametrize(("tokens", "threads"), [(-1, 1), (0, 0)])
+def test_impossible_budgets_are_refused(tmp_path: Path, tokens: int, threads: int) -> None:
+    with pytest.raises(RecipeError, match=f"found {tokens} and {threads}"):
+        run(tmp_path / "x", tokens, 0, threads, lambda record: None)
     assert not (tmp_path / "x").exists()
 
 
@@ -171,17 +171,17 @@ def test_the_command_makes_a_checkpoint_that_loads(
         return evaluate(folder, per_kind=1, plays=1)
 
     monkeypatch.setattr(command, "evaluate", quick)
-    command.warmstart(tmp_path, stage1_tokens=6000, stage2_tokens=3000, seed=3)
+    command.warmstart(tmp_path, tokens=6000, seed=3)
     model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
-    assert model.num_parameters() == 918_912
+    assert model.num_parameters() == 984_448
     assert load_file(tmp_path / "model.safetensors")["model.norm.weight"].dtype == torch.float16
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     assert tokenizer.eos_token == "<|im_end|>"
     assert model.config.eos_token_id == tokenizer.eos_token_id
     log = json.loads((tmp_path / "training_log.json").read_text())
-    assert [record["stage"] for record in log["records"]] == ["solved", "mixed"]
-    assert (log["seed"], log["parameters"], log["evaluation"]["tasks"]) == (3, 918_912, 12)
+    assert log["records"][-1]["tokens"] >= 6000
+    assert (log["seed"], log["parameters"], log["evaluation"]["tasks"]) == (3, 984_448, 15)
     card = (tmp_path / "README.md").read_text()
-    assert "6,000 tokens of solved episodes" in card
-    assert card.count("\n| ") == 14
+    assert "6,000 tokens" in card
+    assert all(f"\n| {kind} | " in card for kind in KINDS)
     assert "temperature 1" in capsys.readouterr().out

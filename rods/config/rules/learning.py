@@ -63,6 +63,13 @@ def _tasks(config: Config) -> Iterator[Problem]:
 def _model(config: Config) -> Iterator[Problem]:
     yield from choice("model.dtype", config.model.dtype, ("float32", "bfloat16"))
     yield from at_least("model.max_length", config.model.max_length, 64)
+    if config.model.tools_in_prompt and config.model.tool_names_in_prompt:
+        yield Problem(
+            "model.tool_names_in_prompt",
+            True,
+            "model.tools_in_prompt writes the whole documentation, names and all",
+            "set one of the two to false",
+        )
     if config.rollout.max_message_tokens >= config.model.max_length:
         yield Problem(
             "rollout.max_message_tokens",
