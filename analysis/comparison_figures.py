@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparisons import Against, rank
-from analysis.figures import BLUE, ORANGE, new_axes
+from analysis.figures import BLUE, ORANGE, legend_below, new_axes
 from analysis.seeds import summary
 from analysis.study_figures import COLOURS, LINES, plain
 
@@ -39,7 +39,9 @@ def ablations(rows: Sequence[Against]) -> Figure | None:
     axes.xaxis.set_major_locator(MaxNLocator())
     axes.set_yticks(range(len(shown)), [plain(row.system.ablation or row.system.name) for row in shown])
     axes.margins(y=0.3)
-    axes.legend(fontsize=8)
+    axes.invert_yaxis()
+    figure.set_size_inches(7.2, 1.8 + 0.42 * len(shown))
+    legend_below(figure, axes)
     return figure
 
 
@@ -62,7 +64,7 @@ def capacity(curves: Mapping[str, Mapping[int, Mapping[int, float]]]) -> Figure 
             capsize=3,
             label=plain(name),
         )
-    axes.legend(fontsize=8)
+    legend_below(figure, axes)
     return figure
 
 

@@ -9,13 +9,13 @@ from statistics import fmean
 
 from analysis import scores
 from analysis.paper import Paper
-from analysis.scores import OFFICIAL, Score
+from analysis.scores import ACCURACY, OFFICIAL, REWARD, Score
 from analysis.seeds import MIN_SEEDS, Paired, Summary, paired, summary
-from analysis.systems import System
+from analysis.systems import System, differing
 from rods.evaluation.statistics import Interval, paired_bootstrap, wilson
 
 OVERALL = "overall"
-PREFERRED = (OFFICIAL, "held-out reward, greedy", "held-out reward, temperature 1")
+PREFERRED = (OFFICIAL, *REWARD.values(), *ACCURACY.values())
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Against:
 
     Attributes:
         paired: over common seeds; None without one.
-        by_task: interval of the difference over tasks, averaged over seeds first; None where tasks were not kept.
+        by_task: interval of the difference over tasks, averaged over seeds first; None without a common task.
         paper: the paper's difference in the measure's unit; None where its tables do not have both.
     """
 
@@ -123,14 +123,21 @@ def against(ours: Sequence[Scored], references: Sequence[Scored], paper: Paper) 
 
 
 def ablations(all_: Sequence[Scored], paper: Paper) -> list[Against]:
-    """Every ablation with the whole system of the same experiment, on each measure that both have."""
-    whole = {each.system.experiment: each for each in reversed(all_) if not each.system.ablation}
-    return [
-        row
-        for each in all_
-        if each.system.ablation and each.system.experiment in whole
-        for row in against([each], [whole[each.system.experiment]], paper)
-    ]
+    """Every ablation with the whole system of the same experiment, on each measure that both have.
+
+    Of several whole systems (such as others of `buffer.capacity`) it is the one with most settings in common.
+    """
+    found: list[Against] = []
+    for each in all_:
+        own = [
+            other
+            for other in all_
+            if not other.system.ablation and other.system.experiment == each.system.experiment
+        ]
+        if each.system.ablation and own:
+            whole = min(own, key=lambda other: differing(other.system.config, each.system.config))
+            found += against([each], [whole], paper)
+    return found
 
 
 def capacities(all_: Sequence[Scored]) -> dict[str, dict[int, dict[int, float]]]:
@@ -164,7 +171,7 @@ def _beside(scored: Scored, part: str, theirs: float | None) -> BesidePaper:
     if over_seeds.half is None:
         (only,) = scored.scores[OFFICIAL].values()
         verdicts = [passed for task, passed in only.tasks.items() if part in (OVERALL, only.types[task])]
-        interval = wilson(sum(verdicts), len(verdicts))
+        interval = wilson(round(sum(verdicts)), len(verdicts))
     else:
         interval = Interval(over_seeds.mean - over_seeds.half, over_seeds.mean + over_seeds.half)
     name = scored.system.name
@@ -194,14 +201,14 @@ def _over_tasks(ours: Mapping[int, Score], theirs: Mapping[int, Score]) -> Inter
     kinds = {task: kind for each in ours.values() for task, kind in each.types.items()}
     differences: dict[str, list[float]] = defaultdict(list)
     for task in sorted(mine.keys() & other.keys()):
-        differences[kinds[task]].append(mine[task] - other[task])
+        differences[kinds.get(task, "")].append(mine[task] - other[task])
     return paired_bootstrap(differences) if differences else None
 
 
 def _rates(by_seed: Mapping[int, Score]) -> dict[str, float]:
-    """Share of the runs that passed each task."""
-    verdicts: dict[str, list[bool]] = defaultdict(list)
+    """Score of each task, averaged over the runs."""
+    found: dict[str, list[float]] = defaultdict(list)
     for each in by_seed.values():
-        for task, passed in each.tasks.items():
-            verdicts[task].append(passed)
-    return {task: fmean(passed) for task, passed in verdicts.items()}
+        for task, own in each.tasks.items():
+            found[task].append(own)
+    return {task: fmean(values) for task, values in found.items()}

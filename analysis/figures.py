@@ -17,6 +17,7 @@ from analysis.load import ZONES, RunData, by_step
 
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#7F7F7F"
 ZONE_COLOURS = {"hard": RED, "boundary": ORANGE, "mastered": GREEN}
+_WIDE_LABEL = 48  # characters; above it a legend has one column
 _SMOOTH = 4  # steps of the running mean: about one epoch of the tiny experiment
 
 
@@ -70,8 +71,8 @@ def zones_by_epoch(data: RunData) -> Figure:
 
 
 def pool_by_origin(data: RunData) -> Figure:
-    """Live tasks at the start of each epoch, original seeds and variants."""
-    figure, axes = new_axes("epoch", "live tasks")
+    """Tasks at the start of each epoch: live original seeds, live variants, and variants that wait for injection."""
+    figure, axes = new_axes("epoch", "tasks")
     rows = tables.pool_by_epoch(data)
     epochs = [row.epoch for row in rows]
     seeds = [row.seeds for row in rows]
@@ -85,7 +86,21 @@ def pool_by_origin(data: RunData) -> Figure:
         width=0.7,
         hatch="//",
     )
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=2, frameon=False)
+    below = [row.seeds + row.variants for row in rows]
+    waiting = [row.waiting for row in rows]
+    if any(waiting):
+        axes.bar(
+            epochs,
+            waiting,
+            bottom=below,
+            facecolor="none",
+            edgecolor=GREY,
+            linestyle="--",
+            hatch="..",
+            label="variants that wait",
+            width=0.7,
+        )
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, frameon=False)
     return figure
 
 
@@ -102,7 +117,7 @@ def variance_by_zone(data: RunData) -> Figure:
 FIGURES: dict[str, tuple[str, Callable[[RunData], Figure]]] = {
     "reward": ("Reward by step", reward_by_step),
     "zones": ("Zones by epoch", zones_by_epoch),
-    "pool": ("Live pool by origin", pool_by_origin),
+    "pool": ("Pool by origin, and variants that wait", pool_by_origin),
     "variance": ("Reward variance by zone", variance_by_zone),
 }
 
@@ -117,6 +132,15 @@ def new_axes(x: str, y: str) -> tuple[Figure, Axes]:
     axes.grid(axis="y", alpha=0.3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure, axes
+
+
+def legend_below(figure: Figure, axes: Axes) -> None:
+    """A legend under the plot, where it hides nothing; none where nothing has a label."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        columns = 1 if max(map(len, labels)) > _WIDE_LABEL else 2
+        columns = 3 if max(map(len, labels)) < _WIDE_LABEL // 2 else columns
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
 
 
 def running(values: list[float]) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,15 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from analysis import figures, tables
+from analysis import figures, headline, links, tables
+from analysis.links import Link
 from analysis.load import RunData, load
 from rods.exchange.atomic import write_bytes, write_text
 from rods.exchange.rundir import RunDir
 
 _CHAINS_SHOWN = 12
+_PAGE = "index.html"
+_HEADLINE = "headline.png"
 
 
 @dataclass(frozen=True)
@@ -37,20 +40,51 @@ def build(run_dir: Path) -> ReportPaths:
     """
     data = load(run_dir)
     folder = RunDir.open(run_dir).report
-    plots: list[Path] = []
-    images: list[dict[str, str]] = []
-    for name, (title, draw) in figures.FIGURES.items():
-        image = _png(draw(data))
+    plots = []
+    for name, (_, draw) in figures.FIGURES.items():
         plots.append(folder / f"{name}.png")
-        write_bytes(plots[-1], image)
-        images.append({"title": title, "name": name, "data": base64.b64encode(image).decode()})
-    html = folder / "index.html"
-    write_text(html, render(data, images))
-    return ReportPaths(html, tuple(plots))
+        write_bytes(plots[-1], _png(draw(data)))
+    study = headline.load()
+    if study is not None and headline.comparable(data.config):
+        plots.append(folder / _HEADLINE)
+        write_bytes(plots[-1], _png(headline.figure(study, data)))
+    return ReportPaths(_write(data, folder), tuple(plots))
 
 
-def render(data: RunData, images: list[dict[str, str]]) -> str:
-    """The page as text; all that comes from the run is escaped."""
+def link(run_dir: Path, page: Path) -> None:
+    """Have a run's report, if it has one, lead to a study page that holds the run.
+
+    Raises:
+        RodsError: as `build`.
+        LinksError: what was noted of other pages is damaged.
+    """
+    folder = RunDir.open(run_dir).report
+    links.note(folder, page.absolute().parent.name, page)
+    if (folder / _PAGE).is_file():
+        _write(load(run_dir), folder)
+
+
+def _write(data: RunData, folder: Path) -> Path:
+    """The page, of the figures that lie in `folder`."""
+    images = [
+        {"title": title, "name": name, "data": _encoded(folder / f"{name}.png")}
+        for name, (title, _) in figures.FIGURES.items()
+    ]
+    beside = _encoded(folder / _HEADLINE) if (folder / _HEADLINE).is_file() else ""
+    write_text(folder / _PAGE, render(data, images, links.found(folder), beside))
+    return folder / _PAGE
+
+
+def render(
+    data: RunData, images: Sequence[Mapping[str, str]], pages: Sequence[Link] = (), beside: str = ""
+) -> str:
+    """The page as text; all that comes from the run is escaped.
+
+    Args:
+        images: title and base64 of the run's figures.
+        pages: others that hold the run.
+        beside: base64 of the figure with the study's curves; "": none.
+    """
     environment = Environment(
         loader=PackageLoader("analysis"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -59,6 +93,9 @@ def render(data: RunData, images: list[dict[str, str]]) -> str:
     return environment.get_template("report.html.j2").render(
         run=data,
         images=images,
+        pages=pages,
+        beside=beside,
+        study=headline.load(),
         headline=_headline(data),
         evaluations=tables.evaluations(data),
         kinds=_kinds(data),
@@ -118,6 +155,10 @@ def _settings(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _figure_text(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def _encoded(image: Path) -> str:
+    return base64.b64encode(image.read_bytes()).decode()
 
 
 def _png(figure: Figure) -> bytes:

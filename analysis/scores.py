@@ -15,7 +15,9 @@ from rods.errors import RodsError
 
 OFFICIAL = "bfcl_v3 heldout, accuracy"
 """The measure that the paper's tables have."""
-_MODES = {"greedy": "held-out reward, greedy", "sampled": "held-out reward, temperature 1"}
+REWARD = {"greedy": "held-out reward, greedy", "sampled": "held-out reward, temperature 1"}
+ACCURACY = {"greedy": "held-out accuracy, greedy", "sampled": "held-out accuracy, temperature 1"}
+"""What a run measures by itself, by the kind of decoding: mean progress reward, and share of tasks passed."""
 
 
 class ScoreError(RodsError):
@@ -27,16 +29,17 @@ class Score:
     """One measure of one run.
 
     Attributes:
-        value: in [0, 1], but for the format reward, which reaches 2.
+        value: in [0, 1].
         count: tasks.
-        by_type: value by task type (by kind, in evaluations during training).
-        tasks: verdict by task, and `types` the type by task; empty where single tasks were not kept.
+        by_type: value by task type.
+        tasks: score of each task, whose mean is `value`.
+        types: type by task; empty where the type is not told with the scores.
     """
 
     value: float
     count: int
     by_type: Mapping[str, float]
-    tasks: Mapping[str, bool] = field(default_factory=dict)
+    tasks: Mapping[str, float]
     types: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -48,11 +51,11 @@ def of_run(run: RunData) -> dict[str, Score]:
     Raises:
         ScoreError: a result that cannot be read.
     """
-    own = {
-        _MODES[point.mode]: Score(point.mean, point.count, point.by_kind)
-        for point in tables.evaluations(run)
-        if point.mode in _MODES
-    }
+    own: dict[str, Score] = {}
+    for point in tables.evaluations(run):
+        passed = {task: float(score == 1) for task, score in point.scores.items()}
+        own[REWARD[point.mode]] = Score(point.mean, point.count, point.by_type, point.scores)
+        own[ACCURACY[point.mode]] = Score(point.accuracy, point.count, point.accuracy_by_type, passed)
     results = sorted(map(_result, run.path.glob("evaluations/**/result.json")), key=lambda result: result[0])
     return {measure: score for _, measure, score in results} | own
 
@@ -65,7 +68,7 @@ def _result(path: Path) -> tuple[tuple[float, float], str, Score]:
             value=float(found["overall"]["accuracy"]),
             count=int(found["overall"]["count"]),
             by_type={kind: float(each["accuracy"]) for kind, each in found["by_type"].items()},
-            tasks={task: bool(each["passed"]) for task, each in found["tasks"].items()},
+            tasks={task: float(each["passed"]) for task, each in found["tasks"].items()},
             types={task: str(each["type"]) for task, each in found["tasks"].items()},
         )
         step = found["policy"]["step"]

@@ -20,6 +20,7 @@ from analysis import (
     comparisons,
     elsewhere,
     mechanism,
+    mechanism_figures,
     paper,
     study_figures,
     tables,
@@ -141,7 +142,7 @@ def render(study: Study, images: Sequence[Mapping[str, str]]) -> str:
         against=comparisons.against(ours, study.references, tables_of_the_paper),
         ablations=comparisons.ablations(study.systems, tables_of_the_paper),
         images=images,
-        ratio=study_figures.PAPER_RATIO,
+        ratio=mechanism_figures.PAPER_RATIO,
         mechanism=[_mechanism(system) for system in study.plain],
         rejected=[row for system in study.plain for row in _rejected(system)],
         costs=study.costs,
@@ -172,7 +173,8 @@ def warnings(study: Study) -> list[str]:
 
 def _figures(study: Study) -> dict[str, tuple[str, Figure]]:
     """Those that there is something to draw for."""
-    made = {name: (title, draw(study.plain)) for name, (title, draw) in study_figures.FIGURES.items()}
+    drawn = {**study_figures.FIGURES, **mechanism_figures.FIGURES}
+    made = {name: (title, draw(study.plain)) for name, (title, draw) in drawn.items()}
     rows = comparisons.ablations(study.systems, paper.load())
     made["ablations"] = ("Ablations less the whole system", comparison_figures.ablations(rows))
     curves = comparisons.capacities(study.systems)
@@ -185,7 +187,7 @@ def _mechanism(system: System) -> dict[str, Any]:
     band = system.config["boundary"]
     ratios = [ratio for run in runs if (ratio := mechanism.variance_ratio(run)) is not None]
     means = [mean for run in runs for mean in tables.first_means(run)]
-    steps = study_figures.latencies(system)
+    steps = mechanism_figures.latencies(system)
     retired: Counter[str] = Counter()
     for run in runs:
         retired.update(event["reason"] for event in run.named("task_retired"))
@@ -204,15 +206,9 @@ def _mechanism(system: System) -> dict[str, Any]:
 
 
 def _rejected(system: System) -> list[dict[str, Any]]:
-    failed: Counter[tuple[str, str]] = Counter()
-    for run in system.runs.values():
-        failed.update(
-            {(mechanism.stage_of(kind), kind): count for kind, count in mechanism.failures(run).items()}
-        )
-        failed.update({("trainer", reason): count for reason, count in mechanism.refusals(run).items()})
     return [
         {"system": system.name, "stage": stage, "kind": kind, "count": count}
-        for (stage, kind), count in failed.most_common()
+        for (stage, kind), count in mechanism_figures.rejections(system).most_common()
     ]
 
 

@@ -7,143 +7,74 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, zip_longest
+from math import ceil
 from statistics import fmean
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, MultipleLocator
+from matplotlib.ticker import MaxNLocator
 
 from analysis import mechanism, tables
-from analysis.figures import BLUE, GREEN, GREY, ORANGE, RED, ZONE_COLOURS, new_axes, running
-from analysis.load import ZONES, RunData, by_step
+from analysis.figures import BLUE, GREEN, GREY, ORANGE, RED, legend_below, new_axes, running
+from analysis.load import RunData, by_step
 from analysis.systems import System
 
-COLOURS = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#F0E442", "#000000")
+COLOURS = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#000000", "#999999")
 LINES = ("-", "--", "-.", ":")
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
-PAPER_RATIO = (2.0, 2.2)  # of reward variances, boundary over the other zones; arXiv 2606.19047
-_MOST_PANELS = 6
+MODES = {"greedy": "greedy", "sampled": "temperature 1"}
+_MOST_PANELS = 8
+_ORIGINS: dict[str, dict[str, Any]] = {
+    "seeds": {"color": BLUE, "label": "original seeds"},
+    "variants": {"color": ORANGE, "hatch": "//", "label": "variants"},
+    "waiting": {
+        "facecolor": "none",
+        "edgecolor": GREY,
+        "hatch": "..",
+        "linestyle": "--",
+        "label": "variants that wait",
+    },
+}
 
 
 def learning_curves(systems: Sequence[System]) -> Figure:
     """Running mean of the training reward; the band reaches from the lowest seed to the highest."""
     figure, axes = new_axes("training step", "training reward")
-    for system, colour, line in _styled(systems):
-        _band(axes, [_training(run) for run in system.runs.values()], colour, line, _label(system))
-    _legend(axes)
+    for system, colour, line in styled(systems):
+        _band(axes, [_training(run) for run in system.runs.values()], colour, line, label(system))
+    legend_below(figure, axes)
     return figure
 
 
 def heldout_curves(systems: Sequence[System]) -> Figure | None:
-    """Held-out reward with greedy decoding; by epoch, whose steps vary with the pool; None without any."""
-    figure, axes = new_axes("epoch", "held-out reward, greedy")
-    drawn = False
-    for system, colour, line in _styled(systems):
-        curves = [
-            {each.epoch: each.mean for each in tables.evaluations(run) if each.mode == "greedy"}
-            for run in system.runs.values()
-        ]
-        drawn |= _band(axes, curves, colour, line, _label(system), marker="o")
-    _legend(axes)
-    return figure if drawn else None
+    """Held-out R_P, greedy beside temperature 1; by epoch, whose steps vary with the pool; None without any."""
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained", dpi=130)
+    panels = figure.subplots(1, 2, sharey=True)
+    drawn = [_heldout(axes, systems, mode) for axes, mode in zip(panels, MODES, strict=True)]
+    panels[0].set_ylabel("held-out progress reward")
+    legend_below(figure, panels[drawn.index(max(drawn))])
+    return figure if any(drawn) else None
 
 
 def pool(systems: Sequence[System]) -> Figure:
-    """Active tasks by origin at each epoch's start, and variants retired in it (below 0); means over seeds."""
+    """Tasks by origin at each epoch's start, and variants retired in it (below 0); means over seeds."""
     shown = systems[:_MOST_PANELS]
-    figure = Figure(figsize=(7.2, 1.2 + 2.6 * len(shown)), layout="constrained", dpi=130)
-    for index, system in enumerate(shown):
-        axes = figure.add_subplot(len(shown), 1, index + 1)
-        runs = list(system.runs.values())
-        seeds, variants = (_by_epoch(runs, origin) for origin in ("seeds", "variants"))
-        axes.bar(list(seeds), list(seeds.values()), color=BLUE, label="original seeds")
-        axes.bar(
-            list(variants),
-            list(variants.values()),
-            bottom=list(seeds.values()),
-            color=ORANGE,
-            hatch="//",
-            label="variants",
-        )
-        if gone := _retired(runs):
-            axes.bar(list(gone), [-count for count in gone.values()], color=GREY, hatch="xx", label="retired")
-        axes.axhline(0, color="black", linewidth=0.8)
-        axes.set(title=plain(system.name), xlabel="epoch", ylabel="tasks")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.spines[["top", "right"]].set_visible(False)
-        _legend(axes)
-    return figure
-
-
-def new_variants(systems: Sequence[System]) -> Figure | None:
-    """r̄ of variants when first trained on, and the boundary zone; None where no variant was trained on."""
-    figure, axes = new_axes("r̄ when first trained on", "share of variants")
-    drawn = False
-    for system, colour, line in _styled(systems):
-        means = [mean for run in system.runs.values() for mean in tables.first_means(run)]
-        if means:
-            label = f"{_label(system)}: {len(means)} variants"
-            weights = [1 / len(means)] * len(means)
-            bins = [edge / 20 for edge in range(21)]
-            axes.hist(
-                means, bins, weights=weights, histtype="step", color=colour, linestyle=line, label=label
-            )
-            drawn = True
-    band = systems[0].config["boundary"]
-    axes.axvspan(band["alpha_low"], band["alpha_high"], color=GREY, alpha=0.15, label="boundary zone")
-    axes.xaxis.set_major_locator(MultipleLocator(0.2))
-    _legend(axes)
-    return figure if drawn else None
-
-
-def variance(systems: Sequence[System]) -> Figure:
-    """Reward variance within a group by zone; boundary over the others beside the paper's 2.0–2.2."""
-    figure, axes = new_axes("system", "reward variance within a group")
-    for place, zone in enumerate(ZONES):
-        heights = [_zone_variance(system, zone) for system in systems]
-        at = [index + (place - 1) * 0.27 for index in range(len(systems))]
-        axes.bar(at, heights, width=0.25, color=ZONE_COLOURS[zone], hatch=HATCHES[place], label=zone)
-    axes.set_xticks(range(len(systems)), [_ratio_label(system) for system in systems], fontsize=8)
-    axes.set_title(f"boundary over other zones; paper: {PAPER_RATIO[0]}–{PAPER_RATIO[1]}", fontsize=9)
-    axes.margins(y=0.25)
-    _legend(axes)
-    return figure
-
-
-def latency(systems: Sequence[System]) -> Figure | None:
-    """Steps from detection to first use, in three parts, means over variants; None without variants."""
-    figure, axes = new_axes("training steps, mean over variants", "")
-    found = {plain(system.name): latencies(system) for system in systems}
-    found = {name: rows for name, rows in found.items() if rows}
-    left = [0.0] * len(found)
-    for part, colour, hatch in zip(
-        ("synthesis", "staging", "waiting"), (BLUE, GREY, ORANGE), HATCHES, strict=False
-    ):
-        widths = [fmean(getattr(row, part) for row in rows) for rows in found.values()]
-        axes.barh(list(found), widths, left=left, color=colour, hatch=hatch, label=part, height=0.5)
-        left = [low + width for low, width in zip(left, widths, strict=True)]
-    axes.set_ylim(-1, len(found) + 0.2)
-    _legend(axes)
-    return figure if found else None
-
-
-def funnel(systems: Sequence[System]) -> Figure:
-    """Counts from seed to retired variant, one group of bars per system."""
-    figure, axes = new_axes("count, all seeds together", "")
-    height = 0.8 / len(systems)
-    for place, (system, colour, hatch) in enumerate(
-        zip(systems, cycle(COLOURS), cycle(HATCHES), strict=False)
-    ):
-        counts = mechanism.funnel(list(system.runs.values()))
-        at = [row + place * height for row in range(len(counts))]
-        bars = axes.barh(
-            at, list(counts.values()), height=height, color=colour, hatch=hatch, label=_label(system)
-        )
-        axes.bar_label(bars, fontsize=7)
-        axes.set_yticks([row + 0.4 - height / 2 for row in range(len(counts))], list(counts))
-    axes.invert_yaxis()
-    _legend(axes)
+    columns = min(2, len(shown))
+    rows = ceil(len(shown) / columns)
+    figure = Figure(figsize=(7.2, 1.4 + 2.4 * rows), layout="constrained", dpi=130)
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for axes, system in zip_longest(panels.flat, shown):
+        if system is None:
+            axes.axis("off")
+        else:
+            _pool(axes, system)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("tasks")
+    for axes in panels[-1]:
+        axes.set_xlabel("epoch")
+    legend_below(figure, max(panels.flat, key=lambda axes: len(axes.get_legend_handles_labels()[0])))
     return figure
 
 
@@ -152,29 +83,56 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def latencies(system: System) -> list[mechanism.Latency]:
-    """Of all runs."""
-    return [each for run in system.runs.values() for each in mechanism.latencies(run)]
-
-
 FIGURES: dict[str, tuple[str, Callable[[Sequence[System]], Figure | None]]] = {
     "learning": ("Training reward; bands from the lowest to the highest seed", learning_curves),
-    "heldout": ("Held-out reward, greedy; bands from the lowest to the highest seed", heldout_curves),
-    "pool": ("Active tasks by origin, and retirements", pool),
-    "new_variants": ("r̄ of new variants", new_variants),
-    "variance": ("Reward variance by zone", variance),
-    "latency": ("Injection latency", latency),
-    "funnel": ("Acceptance funnel", funnel),
+    "heldout": ("Held-out progress reward; bands from the lowest to the highest seed", heldout_curves),
+    "pool": ("Tasks by origin, variants that wait, and retirements; means over seeds", pool),
 }
 
 
-def _styled(systems: Sequence[System]) -> list[tuple[System, str, str]]:
+def styled(systems: Sequence[System]) -> list[tuple[System, str, str]]:
+    """Each system with a colour and a line style."""
     return list(zip(systems, cycle(COLOURS), cycle(LINES), strict=False))
 
 
-def _label(system: System) -> str:
+def label(system: System) -> str:
+    """A system's name and how many seeds it has."""
     count = len(system.runs)
     return f"{plain(system.name)} ({count} seed{'s' if count != 1 else ''})"
+
+
+def _heldout(axes: Axes, systems: Sequence[System], mode: str) -> bool:
+    """The curves of one kind of decoding; whether there was any."""
+    drawn = False
+    for system, colour, line in styled(systems):
+        curves = [
+            {each.epoch: each.mean for each in tables.evaluations(run) if each.mode == mode}
+            for run in system.runs.values()
+        ]
+        drawn |= _band(axes, curves, colour, line, label(system), marker="o")
+    axes.set(title=MODES[mode], xlabel="epoch")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return drawn
+
+
+def _pool(axes: Axes, system: System) -> None:
+    runs = list(system.runs.values())
+    below: dict[int, float] = {}
+    for origin, style in _ORIGINS.items():
+        counts = _by_epoch(runs, origin)
+        if any(counts.values()):
+            axes.bar(
+                list(counts), list(counts.values()), bottom=[below.get(each, 0.0) for each in counts], **style
+            )
+        below = {epoch: below.get(epoch, 0.0) + count for epoch, count in counts.items()}
+    if gone := _retired(runs):
+        axes.bar(list(gone), [-count for count in gone.values()], color=GREY, hatch="xx", label="retired")
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_title(plain(system.name), fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _training(run: RunData) -> dict[int, float]:
@@ -214,19 +172,3 @@ def _retired(runs: Sequence[RunData]) -> dict[int, float]:
         for epoch, reasons in mechanism.retirements(run).items():
             values[epoch] += sum(reasons.values())
     return {epoch: count / len(runs) for epoch, count in sorted(values.items())}
-
-
-def _zone_variance(system: System, zone: str) -> float:
-    rows = [row for run in system.runs.values() for row in tables.variance_by_zone(run) if row.zone == zone]
-    found = [row.variance for row in rows if row.variance is not None]
-    return fmean(found) if found else 0.0
-
-
-def _ratio_label(system: System) -> str:
-    ratios = [ratio for run in system.runs.values() if (ratio := mechanism.variance_ratio(run)) is not None]
-    return f"{plain(system.name)}\n× {fmean(ratios):.2f}" if ratios else plain(system.name)
-
-
-def _legend(axes: Axes) -> None:
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, loc="best")

@@ -61,6 +61,11 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str
             yield f"{prefix}{key}", str(value)
 
 
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
+    """In how many settings of what a run does two configurations differ."""
+    return len(set(_signature(one)) - set(_signature(other)))
+
+
 def _system(signature: _Signature, runs: list[RunData], all_: Iterable[_Signature]) -> System:
     by_seed: dict[int, RunData] = {}
     for run in runs:

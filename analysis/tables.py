@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import sqrt
-from statistics import fmean, pvariance
+from statistics import fmean, pvariance, stdev
 
 from analysis.load import ZONES, Group, Record, RunData, by_epoch
 
@@ -21,6 +21,7 @@ class Funnel:
     seeds_open: int
     variants_arrived: int
     variants_refused: dict[str, int]
+    variants_waiting: int
     variants_injected: int
     variants_sampled: int
     variants_retired: dict[str, int]
@@ -28,11 +29,17 @@ class Funnel:
 
 @dataclass(frozen=True)
 class PoolRow:
-    """The pool at the start of an epoch."""
+    """The pool at the start of an epoch.
+
+    Attributes:
+        seeds, variants: active original tasks, and active generated ones.
+        waiting: variants that arrived and were not injected yet.
+    """
 
     epoch: int
     seeds: int
     variants: int
+    waiting: int
 
 
 @dataclass(frozen=True)
@@ -65,8 +72,11 @@ class Evaluation:
     """A held-out evaluation.
 
     Attributes:
-        error: a bound on the standard error of `mean`: sqrt(m(1 − m)/n) for n rewards in [0, 1]; None where
-            rewards leave [0, 1] (the format reward reaches 2): there is no such bound.
+        mean: of the tasks' progress rewards.
+        error: standard error of `mean` over tasks; None for a single task.
+        accuracy: share of the tasks of which every turn passed.
+        by_type, accuracy_by_type: `mean` and `accuracy` by task type.
+        scores: progress reward by task.
     """
 
     step: int
@@ -74,8 +84,12 @@ class Evaluation:
     mode: str
     mean: float
     error: float | None
+    accuracy: float
     count: int
     by_kind: dict[str, float]
+    by_type: dict[str, float]
+    accuracy_by_type: dict[str, float]
+    scores: dict[str, float]
 
 
 def funnel(data: RunData) -> Funnel:
@@ -92,6 +106,7 @@ def funnel(data: RunData) -> Funnel:
         seeds_expired=closed["expired"],
         seeds_open=len(emitted) - len(outcomes),
         variants_arrived=len(data.named("variant_arrived")),
+        variants_waiting=len({event["task_id"] for event in data.named("variant_arrived")} - injected),
         variants_refused=dict(Counter(event["reason"] for event in data.named("variant_refused"))),
         variants_injected=len(injected),
         variants_sampled=len(sampled),
@@ -100,15 +115,22 @@ def funnel(data: RunData) -> Funnel:
 
 
 def pool_by_epoch(data: RunData) -> list[PoolRow]:
-    """Active seeds and variants at each epoch's start."""
-    rows, variants = [], 0
+    """Active seeds and variants at each epoch's start, and the variants that wait."""
+    rows: list[PoolRow] = []
+    active: set[str] = set()
+    waiting: set[str] = set()
     for event in data.events:
-        if event["name"] == "variant_injected":
-            variants += 1
-        elif event["name"] == "task_retired":
-            variants -= 1
-        elif event["name"] == "epoch_started":
-            rows.append(PoolRow(event["epoch"], event["active"] - variants, variants))
+        match event["name"]:
+            case "variant_arrived":
+                waiting.add(event["task_id"])
+            case "variant_injected" | "task_readmitted":
+                waiting.discard(event["task_id"])
+                active.add(event["task_id"])
+            case "task_retired":
+                active.discard(event["task_id"])
+            case "epoch_started":
+                count = len(active)
+                rows.append(PoolRow(event["epoch"], event["active"] - count, count, len(waiting)))
     return rows
 
 
@@ -131,24 +153,18 @@ def variance_by_zone(data: RunData) -> list[ZoneRow]:
 
 def evaluations(data: RunData) -> list[Evaluation]:
     """Held-out evaluations, oldest first."""
-    bounded = data.config["reward"]["name"] != "format"
     return [
         Evaluation(
-            step=event["step"],
-            epoch=event["epoch"],
-            mode=event["mode"],
-            mean=event["mean"],
-            error=_error_bound(event["mean"], event["count"]) if bounded else None,
-            count=event["count"],
-            by_kind=event["by_kind"],
+            error=_error(list(event["scores"].values())),
+            **{item.name: event[item.name] for item in fields(Evaluation) if item.name != "error"},
         )
         for event in data.named("evaluation_done")
         if event["split"] == "heldout"
     ]
 
 
-def _error_bound(mean: float, count: int) -> float | None:
-    return sqrt(mean * (1 - mean) / count) if 0 <= mean <= 1 else None
+def _error(scores: list[float]) -> float | None:
+    return stdev(scores) / sqrt(len(scores)) if len(scores) > 1 else None
 
 
 def first_means(data: RunData) -> list[float]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rods.commands.common import LATEST, UsageError, find_run, reading
+
+if TYPE_CHECKING:
+    from rods.exchange.rundir import RunDir
 
 _SIDE_BY_SIDE = Path("study")
 
@@ -60,9 +65,6 @@ def report(
         permissions.adopt_from(ours[0].path)
     folder = out or (ours[0].report if alone and not references else _SIDE_BY_SIDE)
     with reading(ours[0].path):
-        pages = []
-        if alone:
-            pages.append(single.build(ours[0].path).html)
         accounts = [account.to_json() for account in spending.read_many([*ours, *references])]
         made = study.build(
             folder,
@@ -71,5 +73,21 @@ def report(
             accounts,
             benchmarks or (),
         )
+        pages = []
+        if alone:
+            pages.append(single.build(ours[0].path).html)
+        if made.html.parent != ours[0].report:
+            _link([*ours, *references], made.html)
     for page in (*pages, made.html, made.trajectories, *made.plots):
         typer.echo(str(page))
+
+
+def _link(runs: Sequence[RunDir], page: Path) -> None:
+    """Let the runs' own reports lead to `page`; those that this user may not write stay as they are."""
+    from analysis import report as single
+    from rods.exchange import permissions
+
+    for run in runs:
+        if os.access(run.path, os.W_OK):
+            permissions.adopt_from(run.path)
+            single.link(run.path, page)

@@ -16,8 +16,25 @@ def event(name, step, epoch, **rest):
 
 
 def evaluated(step, epoch, mean, mode="greedy"):
+    """A held-out evaluation of four tasks of type base; one of them passes where the mean allows for it."""
+    rest = (4 * mean - 1) / 3
+    scores = (
+        {"h1": 1.0, "h2": rest, "h3": rest, "h4": rest} if 0.25 <= mean < 1 else dict.fromkeys("hijk", mean)
+    )
+    accuracy = sum(score == 1 for score in scores.values()) / 4
     return event(
-        "evaluation_done", step, epoch, split="heldout", mode=mode, mean=mean, by_kind={"view": mean}, count=4
+        "evaluation_done",
+        step,
+        epoch,
+        split="heldout",
+        mode=mode,
+        mean=mean,
+        accuracy=accuracy,
+        by_kind={"view": mean},
+        by_type={"base": mean},
+        accuracy_by_type={"base": accuracy},
+        scores=scores,
+        count=4,
     )
 
 

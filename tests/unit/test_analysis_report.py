@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 import yaml
+from analysis_examples import evaluated, event
 
 from analysis import figures, report, tables
 from analysis.load import NothingToReportError, load
@@ -16,10 +17,6 @@ from rods.exchange.lineage import continuation
 from rods.exchange.rundir import NotARunDirError, RunDir
 
 HOSTILE = "<script>document.title='owned'</script>"
-
-
-def event(name, step, epoch, **rest):
-    return {"name": name, "step": step, "epoch": epoch, **rest}
 
 
 def seed(step, epoch, task, mean):
@@ -38,10 +35,8 @@ def seed(step, epoch, task, mean):
 
 EVENTS = [
     event("run_started", 0, 0, fingerprint="f", seed=0),
-    event("evaluation_done", 0, 0, split="heldout", mode="sampled", mean=0.5, by_kind={"view": 0.5}, count=4),
-    event(
-        "evaluation_done", 0, 0, split="heldout", mode="greedy", mean=0.75, by_kind={"view": 0.75}, count=4
-    ),
+    evaluated(0, 0, 0.5, "sampled"),
+    evaluated(0, 0, 0.75),
     event("epoch_started", 0, 1, active=2),
     event("group_observed", 1, 1, task_id="a", rewards=[0.0, 1.0]),
     event("group_observed", 1, 1, task_id="b", rewards=[1.0, 1.0]),
@@ -69,8 +64,8 @@ EVENTS = [
     event("task_retired", 2, 2, task_id="a~1", reason="burn_in", mean=0.125),
     event("seed_closed", 2, 2, key="2-b", outcome="dropped", reason=HOSTILE),
     event("epoch_finished", 2, 2),
-    event("evaluation_done", 2, 2, split="heldout", mode="sampled", mean=0.6, by_kind={"view": 0.6}, count=4),
-    event("evaluation_done", 2, 2, split="heldout", mode="greedy", mean=0.8, by_kind={"view": 0.8}, count=4),
+    evaluated(2, 2, 0.6, "sampled"),
+    evaluated(2, 2, 0.8),
     event("run_finished", 2, 2),
 ]
 
@@ -102,6 +97,7 @@ def test_the_funnel_counts_every_stage(run_dir):
         seeds_expired=0,
         seeds_open=0,
         variants_arrived=1,
+        variants_waiting=0,
         variants_refused={"duplicate_content": 1},
         variants_injected=1,
         variants_sampled=1,
@@ -115,7 +111,7 @@ def test_zones_pool_and_variance(run_dir):
         1: {"hard": 0, "boundary": 1, "mastered": 1},
         2: {"hard": 1, "boundary": 1, "mastered": 0},
     }
-    assert tables.pool_by_epoch(data) == [tables.PoolRow(1, 2, 0), tables.PoolRow(2, 2, 1)]
+    assert tables.pool_by_epoch(data) == [tables.PoolRow(1, 2, 0, 0), tables.PoolRow(2, 2, 1, 0)]
     variance = {row.zone: (row.groups, row.variance) for row in tables.variance_by_zone(data)}
     assert variance["boundary"] == (2, pytest.approx((0.25 + 0.0625) / 2))
     assert variance["mastered"] == (1, 0.0)
@@ -146,25 +142,41 @@ def test_the_page_is_self_contained_and_holds_the_numbers(run_dir):
         assert text in page
 
 
-def test_a_format_reward_above_one_has_a_report_without_error_bounds(tmp_path):
-    def evaluated(mean):
-        return event("evaluation_done", 1, 1, split="heldout", mode="sampled", mean=mean, by_kind={}, count=4)
-
+def test_a_format_reward_above_one_has_room_in_the_figure(tmp_path):
     observed = event("group_observed", 1, 1, task_id="a", rewards=[2.0, 1.5])
-    events = [EVENTS[0], EVENTS[3], observed, evaluated(0.5), evaluated(1.75)]
+    events = [EVENTS[0], EVENTS[3], observed, evaluated(1, 1, 0.5)]
     run = make_run(tmp_path, events, reward=RewardConfig("format"), synthesis=SynthesisConfig(enabled=False))
-    assert [point.error for point in tables.evaluations(load(run))] == [None, None]
     (axes,) = figures.reward_by_step(load(run)).axes
     assert axes.get_ylim() == (0, 2)
-    page = report.build(run).html.read_text()
-    assert '<td class="n">1.750</td><td class="n">–</td>' in page
+    assert report.build(run).html.exists()
 
 
-def test_a_bounded_reward_has_an_error_bound(run_dir):
-    data = load(run_dir)
-    assert tables.evaluations(data)[0].error == pytest.approx(0.25)
-    (axes,) = figures.reward_by_step(data).axes
-    assert axes.get_ylim() == (0, 1)
+def test_an_evaluation_has_its_error_over_tasks(run_dir):
+    first, *_ = tables.evaluations(load(run_dir))
+    assert first.scores == {"h1": 1.0, "h2": 1 / 3, "h3": 1 / 3, "h4": 1 / 3}
+    assert first.error == pytest.approx((3 * (1 / 6) ** 2 + 0.5**2) ** 0.5 / 3**0.5 / 2)
+    assert (first.mean, first.accuracy) == (0.5, 0.25)
+    page = report.build(run_dir).html.read_text()
+    assert '<td class="n">0.500</td><td class="n">0.167</td><td class="n">0.250</td>' in page
+
+
+def test_validation_is_not_held_out(tmp_path):
+    other = evaluated(1, 1, 0.5) | {"split": "validation"}
+    assert tables.evaluations(load(make_run(tmp_path, [EVENTS[0], other]))) == []
+
+
+def test_a_variant_that_comes_back_is_active_again_and_one_that_waits_is_not(tmp_path):
+    events = [
+        *EVENTS[:-2],
+        event("task_readmitted", 2, 3, task_id="a~1"),
+        event("variant_arrived", 2, 2, task_id="b~1", seed_id="b", type="base", kind="", key="2-b", index=0),
+        event("epoch_started", 2, 3, active=3),
+    ]
+    data = load(make_run(tmp_path, events))
+    assert tables.pool_by_epoch(data)[-1] == tables.PoolRow(3, 2, 1, 1)
+    assert tables.funnel(data).variants_waiting == 1
+    (axes,) = figures.pool_by_origin(data).axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()][-1] == "variants that wait"
 
 
 def test_text_from_a_run_is_escaped(tmp_path):

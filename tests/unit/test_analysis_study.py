@@ -6,7 +6,15 @@ import pytest
 from analysis_examples import history, make_run, write_result
 from typer.testing import CliRunner
 
-from analysis import comparison_figures, comparisons, mechanism, paper, study, study_figures
+from analysis import (
+    comparison_figures,
+    comparisons,
+    mechanism,
+    mechanism_figures,
+    paper,
+    study,
+    study_figures,
+)
 from analysis.load import load
 from analysis.scores import OFFICIAL, ScoreError, of_run
 from analysis.systems import MixedRunsError, group
@@ -88,7 +96,8 @@ def test_the_last_evaluation_and_the_result_are_the_scores(tmp_path):
     (path,) = runs_of(tmp_path, {1: 0.75})
     write_result(path, {"t1": True, "t2": False})
     found = of_run(load(path))
-    assert {name: score.value for name, score in found.items()} == {GREEDY: 0.75, OFFICIAL: 0.5}
+    values = {name: score.value for name, score in found.items()}
+    assert values == {GREEDY: 0.75, "held-out accuracy, greedy": 0.25, OFFICIAL: 0.5}
 
 
 def test_the_finished_policy_counts_before_a_checkpoint_that_was_evaluated_later(tmp_path):
@@ -143,12 +152,64 @@ def test_ablations_are_compared_over_common_seeds_and_tasks(tmp_path):
         write_result(path, {"t1": verdict, "t2": verdict})
     rows = {row.measure: row for row in comparisons.ablations(scored([*whole, *ablation]), paper.load())}
     assert rows[GREEDY].paired.mean == pytest.approx(-0.2)
-    assert rows[GREEDY].by_task is None
+    assert (rows[GREEDY].by_task.low, rows[GREEDY].by_task.high) == pytest.approx(
+        (-0.2 * 4 / 3, -0.2 / 3), abs=0.2
+    )
     assert (rows[OFFICIAL].by_task.low, rows[OFFICIAL].by_task.high) == (-1.0, -1.0)
     assert rows[OFFICIAL].paper == pytest.approx((51.25 - 56) / 100)
     assert not rows[GREEDY].few
     axes = comparison_figures.ablations(list(rows.values())).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["random_seeds"]
+
+
+def test_an_ablation_belongs_to_the_whole_system_with_its_other_settings(tmp_path):
+    small, large = (runs_of(tmp_path, {1: score}, capacity=size) for score, size in ((0.3, 50), (0.6, 400)))
+    ablation = runs_of(tmp_path, {1: 0.5}, ablation="random_seeds")
+    rows = comparisons.ablations(scored([*small, *large, *ablation]), paper.load())
+    assert {row.reference.name for row in rows} == {"tiny (buffer.capacity=400)"}
+
+
+def test_what_was_rejected_is_drawn_by_stage_and_kind(tmp_path):
+    systems = group([load(path) for path in runs_of(tmp_path, {1: 0.5, 2: 0.5})])
+    (axes,) = mechanism_figures.rejected(systems).axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == [
+        "execute: vm_exec_failed",
+        "trainer: duplicate_content",
+    ]
+    assert [bar.get_width() for bar in axes.patches] == [2, 2]
+    quiet = group([load(make_run(tmp_path, history(0.5)[:4], seed=3))])
+    assert mechanism_figures.rejected(quiet) is None
+    assert mechanism_figures.funnel(quiet) is None
+
+
+def test_new_variants_say_how_many_lie_in_the_zone(tmp_path):
+    systems = group([load(path) for path in runs_of(tmp_path, {1: 0.5, 2: 0.5})])
+    (axes,) = mechanism_figures.new_variants(systems).axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["tiny\n100% of 2 in the zone"]
+
+
+def test_latency_has_its_total_at_the_end(tmp_path):
+    (axes,) = mechanism_figures.latency(group([load(path) for path in runs_of(tmp_path, {1: 0.5})])).axes
+    assert [text.get_text() for text in axes.texts] == ["4.0"]
+
+
+def test_variance_of_zones_stands_beside_its_ratio(tmp_path):
+    systems = group([load(path) for path in runs_of(tmp_path, {1: 0.5})])
+    (axes,) = mechanism_figures.variance(systems).axes
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([0, (0.25 + 0 + 0.0625) / 3, 0.005])
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["tiny\n× 20.83"]
+
+
+def test_the_pool_shows_what_waits_and_what_retired(tmp_path):
+    events = [event for event in history(0.5) if event["name"] != "variant_injected"]
+    systems = group([load(make_run(tmp_path, events))])
+    figure = study_figures.pool(systems)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "original seeds",
+        "variants that wait",
+        "retired",
+    ]
 
 
 def test_capacities_make_a_curve(tmp_path):
@@ -164,7 +225,7 @@ def test_capacities_make_a_curve(tmp_path):
 
 def test_bands_reach_from_the_lowest_seed_to_the_highest(tmp_path):
     systems = group([load(path) for path in runs_of(tmp_path, {1: 0.5, 2: 0.9})])
-    (axes,) = study_figures.heldout_curves(systems).axes
+    (axes,) = study_figures.heldout_curves(systems).axes[:1]
     (line,) = axes.get_lines()
     assert list(line.get_ydata()) == pytest.approx([0.25, 0.7])
     (band,) = axes.collections
@@ -247,5 +308,4 @@ def test_runs_without_variants_or_evaluations_have_a_study(tmp_path):
         "study_learning",
         "study_pool",
         "study_variance",
-        "study_funnel",
     }
