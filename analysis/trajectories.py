@@ -27,6 +27,8 @@ from rods.tasks.model import Task
 MOST_BYTES = 24_000_000
 """Of episodes on one page; a browser takes a few seconds for as much."""
 _UNKNOWN = "unknown"
+_NO_ZONE = "none"
+_TRAINING = "training"
 _ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -57,20 +59,27 @@ def render(title: str, runs: Sequence[RunData], most_bytes: int = MOST_BYTES) ->
 
 
 def episodes(run: RunData) -> Iterable[dict[str, Any]]:
-    """What the page needs of each kept episode, in the order of the steps.
+    """What the page needs of each kept episode: those trained on in the order of the steps, then those of evaluations.
 
-    `zone` is that of the task's whole group in that step, `tokens` the transcript's tokens where they were kept:
-    text where the run's tokenizer is at hand, ids otherwise.
+    `set` is where it was played, `tokens` the transcript's tokens where they were kept: text where the run's tokenizer
+    is at hand, ids otherwise.
     """
+    tokenizer = _tokenizer(run)
+    yield from _trained(run, tokenizer)
+    yield from _evaluated(run, tokenizer)
+
+
+def _trained(run: RunData, tokenizer: Tokenizer | None) -> Iterable[dict[str, Any]]:
+    """Episodes of training; `zone` is that of the task's whole group in that step."""
     zones = {(group.step, group.task_id): (group.zone, group.mean) for group in run.groups}
     types = _types(run)
-    tokenizer = _tokenizer(run)
     for file in sorted((run.path / "rollouts").glob("step_*.jsonl")):
         step = int(file.stem.removeprefix("step_"))
         for kept in read_metrics(file):
             zone, mean = zones.get((step, kept["task_id"]), (_UNKNOWN, None))
             yield {
                 "run": run.name,
+                "set": _TRAINING,
                 "step": step,
                 "task": kept["task_id"],
                 "index": kept["index"],
@@ -79,12 +88,37 @@ def episodes(run: RunData) -> Iterable[dict[str, Any]]:
                 "mean": mean,
                 "reward": kept["reward"],
                 "turns": kept["turns_passed"],
-                "codes": kept["codes"],
-                "finish": kept["finish"],
-                "text": kept["text"],
-                "tokens": _tokens(kept, tokenizer),
-                "mask": kept.get("mask"),
+                **_transcript(kept, tokenizer),
             }
+
+
+def _evaluated(run: RunData, tokenizer: Tokenizer | None) -> Iterable[dict[str, Any]]:
+    """Episodes that `rods evaluate` left in the run: one a task, so without a zone; named by their folder."""
+    for file in sorted(run.path.glob("evaluations/**/trajectories.jsonl")):
+        for kept in read_metrics(file):
+            yield {
+                "run": run.name,
+                "set": str(file.parent.relative_to(run.path / "evaluations")),
+                "step": None,
+                "task": kept["task_id"],
+                "index": 0,
+                "type": kept["type"],
+                "zone": _NO_ZONE,
+                "mean": None,
+                "reward": kept["progress"],
+                "turns": [not judged or (state and told) for state, told, judged in kept["verdicts"]],
+                **_transcript(kept, tokenizer),
+            }
+
+
+def _transcript(kept: Mapping[str, Any], tokenizer: Tokenizer | None) -> dict[str, Any]:
+    return {
+        "codes": kept["codes"],
+        "finish": kept["finish"],
+        "text": kept["text"],
+        "tokens": _tokens(kept, tokenizer),
+        "mask": kept.get("mask"),
+    }
 
 
 def _types(run: RunData) -> Mapping[str, str]:

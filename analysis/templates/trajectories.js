@@ -3,7 +3,8 @@
 const MOST_SHOWN = 500;
 const episodes = JSON.parse(document.getElementById("data").textContent);
 const field = (name) => document.getElementById(name);
-const CHOICES = ["run", "task", "type", "zone"];
+const CHOICES = ["run", "set", "task", "type", "zone"];
+const place = (each) => (each.step === null ? each.set : `step ${each.step}`);
 
 function element(tag, text, className) {
   const made = document.createElement(tag);
@@ -44,7 +45,7 @@ function list() {
 function entry(each) {
   const item = element("li");
   const button = element("button");
-  button.append(element("b", each.reward.toFixed(2)), ` step ${each.step} · ${each.zone} · ${each.type} · ${each.task} #${each.index}`);
+  button.append(element("b", each.reward.toFixed(2)), ` ${place(each)} · ${each.zone} · ${each.type} · ${each.task} #${each.index}`);
   button.addEventListener("click", () => {
     for (const other of field("list").querySelectorAll("[aria-current]")) other.removeAttribute("aria-current");
     button.setAttribute("aria-current", "true");
@@ -59,7 +60,7 @@ function show(each) {
   const turns = each.turns.map((passed) => (passed ? "passed" : "failed")).join(", ");
   field("episode").replaceChildren(
     element("h2", `${each.task} #${each.index}`),
-    element("p", `${each.run}, step ${each.step} · reward ${each.reward.toFixed(3)} · ${each.zone}${mean} · ${each.type} · ${each.finish}`, "soft"),
+    element("p", `${each.run}, ${place(each)} · reward ${each.reward.toFixed(3)} · ${each.zone}${mean} · ${each.type} · ${each.finish}`, "soft"),
     element("p", `turns: ${turns || "none closed"} · codes: ${each.codes.join(" ")}`, "soft"),
     ...messages(each.text),
     ...tokenView(each),
@@ -83,14 +84,14 @@ function tokenView(each) {
   if (each.tokens === null) return [element("p", "This run kept no tokens.", "soft")];
   const button = element("button", `show ${each.tokens.length} tokens; what the policy sampled is underlined`);
   button.id = "show-tokens";
-  const place = element("div");
-  place.id = "tokens";
+  const shown = element("div");
+  shown.id = "tokens";
   button.addEventListener("click", () => {
-    place.replaceChildren(
+    shown.replaceChildren(
       ...each.tokens.map((token, index) => element("span", token, each.mask && each.mask[index] ? "sampled" : "")),
     );
   });
-  return [button, place];
+  return [button, shown];
 }
 
 fillChoices();

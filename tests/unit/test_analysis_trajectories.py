@@ -60,6 +60,35 @@ def test_an_episode_has_its_groups_zone_and_its_tasks_type(tmp_path):
     assert (one["tokens"], one["mask"]) == (None, None)
 
 
+def evaluated(run, name, *lines):
+    folder = run / "evaluations" / name
+    folder.mkdir(parents=True)
+    (folder / "trajectories.jsonl").write_text("".join(lines))
+
+
+def played(task, progress, verdicts):
+    """A line as `rods evaluate` writes it."""
+    facts = {"task_id": task, "type": "miss_func", "kind": "view", "passed": False, "progress": progress}
+    shape = {"turns": 2, "verdicts": verdicts, "codes": [-1], "faults": [], "finish": "length", "text": "hi"}
+    return json.dumps(facts | shape | {"token_ids": [3], "mask": [1]}) + "\n"
+
+
+def test_episodes_of_evaluations_follow_those_of_training(tmp_path):
+    run = make_run(tmp_path, history(0.5), rollouts=[rollout("a")])
+    line = played("h1", 0.5, [[True, True, True], [True, False, True], [False, False, False]])
+    evaluated(run, "bfcl_v3-heldout-1", line, line[:20])
+    trained, tested = trajectories.episodes(load(run))
+    assert (trained["set"], tested["set"]) == ("training", "bfcl_v3-heldout-1")
+    assert (tested["task"], tested["type"], tested["zone"], tested["reward"]) == (
+        "h1",
+        "miss_func",
+        "none",
+        0.5,
+    )
+    assert tested["turns"] == [True, False, True]
+    assert (tested["step"], tested["tokens"], tested["mask"]) == (None, ["[3]"], [1])
+
+
 def test_tokens_are_text_where_the_tokenizer_is_at_hand(tmp_path):
     path = make_run(tmp_path, history(0.5), rollouts=[rollout(token_ids=[0, 1, 7], mask=[0, 1, 1])])
     (plain,) = trajectories.episodes(load(path))
@@ -124,8 +153,10 @@ def test_search_filters_and_tokens_on_demand(tmp_path):
         rollout("a", CHAT.format(text="first"), 0.25, token_ids=[1, 2], mask=[0, 1]),
         rollout("b", CHAT.format(text="second"), 1.0),
     ]
+    run = make_run(tmp_path, history(0.5), rollouts=lines)
+    evaluated(run, "scripted-heldout-1", played("h1", 0.75, [[True, True, True]]))
     html = tmp_path / "page.html"
-    html.write_text(page_of(tmp_path, lines))
+    html.write_text(trajectories.render("title", [load(run)]))
     script = """
       const told = [];
       const set = (name, value) => { field(name).value = value; field("filters").dispatchEvent(new Event("input")); };
@@ -134,6 +165,7 @@ def test_search_filters_and_tokens_on_demand(tmp_path):
       set("zone", "boundary"); count(); set("zone", "");
       set("low", "0.5"); count(); set("low", ""); set("high", "0.5"); count(); set("high", "");
       set("task", "b"); set("type", "unknown"); count();
+      set("task", ""); set("type", ""); set("set", "scripted-heldout-1"); count();
       field("filters").reset(); list(); count();
       field("list").querySelector("button").click();
       told.push(field("tokens").children.length);
@@ -145,4 +177,6 @@ def test_search_filters_and_tokens_on_demand(tmp_path):
     assert complaints == []
     told = json.loads(re.search(r"<title>(.*?)</title>", dom)[1])
     a, b = "0.25 step 1 · boundary · base · a #0", "1.00 step 1 · mastered · unknown · b #0"
-    assert told == [f"1:{b}", f"1:{a}", f"1:{b}", f"1:{a}", f"1:{b}", f"2:{a}{b}", 0, "[1],[2]sampled"]
+    c = "0.75 scripted-heldout-1 · none · miss_func · h1 #0"
+    one, two = [f"1:{b}", f"1:{a}", f"2:{b}{c}", f"1:{a}"], [f"1:{b}", f"1:{c}", f"3:{a}{b}{c}"]
+    assert told == [*one, *two, 0, "[1],[2]sampled"]
