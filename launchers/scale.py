@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from launchers import jobs, slurm
+from launchers import jobs, lost_answer, slurm, started
 from launchers.batches import daemons
 from launchers.errors import LaunchError
 from launchers.jobs import SubmittedJob
@@ -68,18 +68,19 @@ def _submit(run: RunDir, config: Config, count: int) -> list[SubmittedJob]:
     shape = replace(next(role for role in resources(config) if role.role == SYNTHESIS), nodes=1)
     first = _next_number(run, config)
     added = []
-    for number in range(first, first + count):
-        job = slurm.submit_batch(daemons(shape, number), config, run, run.last_attempt(), dependency)
-        try:
-            jobs.record(run, job)
-        except (RodsError, OSError) as error:
-            # The next daemon would get its number, and each would take the other for one that was overtaken.
-            raise LaunchError(f"{error}{slurm.cancel([job])}") from error
-        added.append(job)
+    with lost_answer.marked(run):
+        for number in range(first, first + count):
+            job = slurm.submit_batch(daemons(shape, number), config, run, run.last_attempt(), dependency)
+            try:
+                jobs.record(run, job)
+            except (RodsError, OSError) as error:
+                # The next daemon would get its number, and each would take the other for one that was overtaken.
+                raise LaunchError(f"{error}{slurm.cancel([job])}") from error
+            added.append(job)
     return added
 
 
 def _next_number(run: RunDir, config: Config) -> int:
     """The number that no daemon of the run has had; those it was submitted with have one a node."""
-    taken = [job.replica for job in jobs.read(run) if job.replica is not None]
+    taken = [job.replica for job in started.of_run(run) if job.replica is not None]
     return max([config.cluster.synthesis.nodes, *(number + 1 for number in taken)])

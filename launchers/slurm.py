@@ -15,12 +15,13 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 from submitit.core.utils import CommandFunction, FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmExecutor
 
-from launchers import jobs
+from launchers import jobs, lost_answer
 from launchers.batches import Batch, batches
 from launchers.errors import LaunchError
 from launchers.jobs import SubmittedJob
@@ -117,10 +118,11 @@ def submit(config: Config, run: RunDir, attempt: int, after: Sequence[str] = ())
     _check_path(run, config)
     submitted: list[SubmittedJob] = []
     try:
-        for link in range(config.launch.chain):
-            _submit_link(config, run, attempt, after if link == 0 else (), submitted)
-        for job in submitted:
-            jobs.record(run, job)
+        with lost_answer.marked(run):
+            for link in range(config.launch.chain):
+                _submit_link(config, run, attempt, after if link == 0 else (), submitted)
+            for job in submitted:
+                jobs.record(run, job)
     except (RodsError, OSError) as error:
         left = cancel(submitted)
         raise LaunchError(f"{error}{left}") from error
@@ -174,15 +176,7 @@ def submit_batch(batch: Batch, config: Config, run: RunDir, attempt: int, depend
             str(error) or f"no answer within {_SBATCH_TIMEOUT_S} s; squeue --me shows whether it has the job"
         )
         raise LaunchError(f"sbatch refused {file_name(batch)}: {said}") from error
-    return SubmittedJob(
-        job_id=job_id,
-        roles=tuple(role.role for role in batch.roles),
-        coschedule=batch.coschedule,
-        attempt=attempt,
-        time=time.time(),
-        gpus={role.role: role.gpus for role in batch.roles},
-        replica=batch.replica if batch.series else None,
-    )
+    return replace(lost_answer.listed(batch, job_id, attempt), time=time.time())
 
 
 def cancel(submitted: Sequence[SubmittedJob]) -> str:

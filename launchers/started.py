@@ -1,6 +1,7 @@
 """All Slurm jobs of a run: those that were submitted for it, and those that a person submitted from its batch files.
 
-The latter are in no list, but each of their starts left its number in the folder that it took.
+The latter are in no list, but each of their starts left its number in the folder that it took. Nor are those whose
+submission was killed before it could list them (`launchers.lost_answer`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from launchers import jobs
+from launchers import jobs, lost_answer
 from launchers.jobs import SubmittedJob
 from launchers.resources import SYNTHESIS, TRAIN
 from rods.exchange.rundir import RunDir
@@ -23,9 +24,12 @@ def of_run(run: RunDir) -> list[SubmittedJob]:
 
     Raises:
         LaunchError: the list is damaged.
+        SnapshotError: the configuration is, and a submission was killed.
         OSError: a folder cannot be read.
     """
     listed = jobs.read(run)
+    numbers = {job.job_id for job in listed}
+    listed += [job for job in lost_answer.of_run(run) if job.job_id not in numbers]
     known = {job.job_id for job in listed}
     found = list(listed)
     for job_id, file in _starts(run):

@@ -16,6 +16,7 @@ from submitit.slurm.slurm import _make_sbatch_string
 from launchers.batches import Batch
 from launchers.containers import wrapping
 from launchers.jobs import PUT_BACK, START
+from launchers.lost_answer import job_name
 from launchers.resources import Resources
 from rods.config import ClusterConfig, Config
 from rods.exchange import permissions
@@ -80,10 +81,10 @@ def batch_text(batch: Batch, config: Config, run_dir: Path, attempt: int) -> str
         attempt: in whose folder the file lies and the batch script itself logs.
     """
     folder = run_dir / "attempts" / f"{attempt:04d}"
-    job_name = run_dir.name if batch.name in ("het", "single", "train") else f"{run_dir.name}.{batch.name}"
+    name = job_name(batch, run_dir.name)
     # A trainer that was put back must not find its node taken by a daemon that waits for it there.
     behind = {"nice": _BEHIND} if batch.follows_trainer else {}
-    headers = [_header(config.cluster, part, job_name, folder / "slurm", behind) for part in batch.components]
+    headers = [_header(config.cluster, part, name, folder / "slurm", behind) for part in batch.components]
     lines = [
         "#!/bin/bash",
         f"# {_what(batch)} of the run {run_dir.name}. To start it again by hand: sbatch {file_name(batch)}",
@@ -115,14 +116,14 @@ def _what(batch: Batch) -> str:
 
 
 def _header(
-    cluster: ClusterConfig, shape: Resources, job_name: str, log: Path, defaults: Mapping[str, Any]
+    cluster: ClusterConfig, shape: Resources, name: str, log: Path, defaults: Mapping[str, Any]
 ) -> str:
     gpus = f"{cluster.gpu_type}:{shape.gpus_per_node}" if cluster.gpu_type else str(shape.gpus_per_node)
     log_name = str(log).replace("%", "%%")  # sbatch replaces %j and its like
     text = _make_sbatch_string(
         command="true",
         folder=log.parent,
-        job_name=job_name,
+        job_name=name,
         time=max(1, round(cluster.time_hours * 60)),
         signal_delay_s=cluster.signal_seconds,
         partition=cluster.partition or None,
