@@ -26,6 +26,8 @@ from rods.roles.outcome import Outcome
 from rods.roles.supervisor import Patience, Supervisor
 from rods.watch.progress import LastingConsole, view
 
+Undo = Callable[[], None]  # takes back what a launch that Slurm refuses has changed on disk
+
 
 def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
     """Start or continue a run as its configuration says; returns launch.py's exit status.
@@ -35,18 +37,18 @@ def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
     """
     console = LastingConsole()
     place.check(config)
-    run = _open_or_create(config, plan, overrides)
+    run, undo = _open(config) if config.launch.resume else _new(config, plan, overrides)
     try:
-        return _start(config, run, console)
+        return _start(config, run, undo, console)
     finally:
         owner.release(run)  # a detached supervisor owns the run by now and is left alone
 
 
-def _start(config: Config, run: RunDir, console: Console) -> int:
+def _start(config: Config, run: RunDir, undo: Undo, console: Console) -> int:
     attempt = run.next_attempt()
     stop.clear_stale(run, attempt)
     if config.cluster.kind == "slurm":
-        return _launch_on_slurm(config, run, attempt, console)
+        return _launch_on_slurm(config, run, attempt, undo, console)
     console.print(f"run directory: {run.path}", soft_wrap=True, highlight=False)
     if config.launch.mode is LaunchMode.submit:
         return _detach(run, attempt, console)
@@ -103,18 +105,23 @@ def conclude(run: RunDir, outcome: Outcome, console: Console) -> None:
         say(f"to continue:   rods resume {run.path}")
 
 
-def _open_or_create(config: Config, plan: Plan, overrides: list[str]) -> RunDir:
-    if config.launch.resume:
-        run = resume.open_for_resume(config.launch.resume, config)
-        try:
-            permissions.adopt_from(run.path)
-            snapshot.verify(run)
-            snapshot.freeze_config(run, config)
-        except BaseException:
-            owner.release(run)  # from another host it would look owned for as long as a silent owner does
-            raise
-        return run
-    return create(config, plan, overrides)
+def _open(config: Config) -> tuple[RunDir, Undo]:
+    """The run to be resumed, launched as `config` says from now on."""
+    run = resume.open_for_resume(config.launch.resume, config)
+    try:
+        permissions.adopt_from(run.path)
+        before = snapshot.verify(run)
+        snapshot.freeze_config(run, config)
+    except BaseException:
+        owner.release(run)  # from another host it would look owned for as long as a silent owner does
+        raise
+    return run, partial(snapshot.freeze_config, run, before)
+
+
+def _new(config: Config, plan: Plan, overrides: list[str]) -> tuple[RunDir, Undo]:
+    """A new run. One that was refused has run nothing, and a folder that is no run would only be in the way."""
+    run = create(config, plan, overrides)
+    return run, partial(shutil.rmtree, run.path)
 
 
 def create(config: Config, plan: Plan, overrides: list[str], like: RunDir | None = None) -> RunDir:
@@ -174,13 +181,11 @@ def _detach(run: RunDir, attempt: int, console: Console) -> int:
     return 0
 
 
-def _launch_on_slurm(config: Config, run: RunDir, attempt: int, console: Console) -> int:
+def _launch_on_slurm(config: Config, run: RunDir, attempt: int, undo: Undo, console: Console) -> int:
     try:
         submitted = slurm.submit(config, run, attempt)
     except LaunchError:
-        if not config.launch.resume:
-            # Nothing ran, and a folder that is no run would only be in the way.
-            shutil.rmtree(run.path)
+        undo()
         raise
     ids = " ".join(job.job_id for job in submitted)
     console.print(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -49,14 +50,25 @@ def configuration(run: RunDir, overrides: Sequence[str]) -> Config:
     files = [text for text in overrides if "." not in text.split("=")[0]]
     values = [text for text in overrides if text not in files]
     whole = plain(snapshot.load_config(run)) | _sections(files)
+    merged = OmegaConf.create(whole)
     try:
-        merged = OmegaConf.merge(whole, OmegaConf.from_dotlist(values))
+        for text in values:
+            key, _, value = text.partition("=")
+            OmegaConf.update(merged, key, _read(value), force_add=True)
         OmegaConf.update(merged, "launch.resume", str(run.path))
-    except OmegaConfBaseException as error:
-        raise ConfigError(f"{' '.join(values)}: {error}") from error
+    except (OmegaConfBaseException, yaml.YAMLError) as error:
+        raise ConfigError(f"{' '.join(values)}: {' '.join(str(error).split())}") from error
     config = from_mapping(merged)  # type: ignore[arg-type]  # merged from mappings, it is one
     validate(config)
     return config
+
+
+def _read(value: str) -> Any:
+    """A value as YAML writes it, with every single one in it as text: the schema knows which of them are numbers.
+
+    An account may be 0042.
+    """
+    return yaml.load(value, Loader=yaml.BaseLoader) if value else ""
 
 
 def _check(override: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,6 +59,41 @@ def test_how_it_is_launched_may_change(tmp_path: Path, tiny: Config) -> None:
     assert (config.launch.mode, config.tracking.project) == (LaunchMode.plan, "x")
 
 
+def test_texts_that_look_like_numbers_stay_as_they_were_typed(tmp_path: Path, tiny: Config) -> None:
+    overrides = [
+        "cluster.account=0042",
+        "cluster.qos=1e3",
+        "cluster.partition=",
+        "cluster.extra.licenses=007",
+        "cluster.setup=[module load 010, '0x1']",
+        "cluster.train.nodes=1",
+        "cluster.time_hours=1e1",
+    ]
+    cluster = resuming.configuration(frozen(tmp_path, tiny), overrides).cluster
+    assert (cluster.account, cluster.qos, cluster.partition) == ("0042", "1e3", "")
+    assert (cluster.extra["licenses"], list(cluster.setup)) == ("007", ["module load 010", "0x1"])
+    assert (cluster.train.nodes, cluster.time_hours) == (1, 10.0)
+
+
+def test_what_slurm_refuses_leaves_the_frozen_configuration_as_it_was(
+    tmp_path: Path, tiny: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = frozen(tmp_path, tiny)
+    monkeypatch.setattr(snapshot, "verify", snapshot.load_config)
+    for name in ("srun", "squeue", "sbatch"):
+        tool = tmp_path / "bin" / name
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified' >&2; exit 1\n")
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
+    before = (run.path / "config.yaml").read_text()
+    with pytest.raises(LaunchError, match="invalid partition"):
+        resuming.resume(run, ["cluster.partition=typo"])
+    assert (run.path / "config.yaml").read_text() == before
+    assert snapshot.load_config(run) == tiny
+    resuming.configuration(run, [])
+
+
 def test_a_profile_is_taken_whole_and_single_values_on_top(tmp_path: Path, tiny: Config) -> None:
     config = resuming.configuration(
         frozen(tmp_path, tiny), ["cluster.signal_seconds=77", "cluster=slurm_a100"]
@@ -84,6 +120,7 @@ def test_of_the_cluster_before_no_option_stays(tmp_path: Path, tiny: Config) -> 
         ("+cluster.x=1", "expected KEY=VALUE"),
         ("cluster.nodes=3", "nodes"),
         ("cluster.time_hours=long", "time_hours"),
+        ("cluster.setup=[a", "flow sequence"),
         ("cluster.time_hours=-1", "time_hours"),
         ("cluster=nowhere", "nowhere"),
     ],
