@@ -46,12 +46,14 @@ def clean(
     if not as_json:
         for kept in plan.kept:
             typer.echo(f"kept    {kept.name}: {kept.reason}")
+        for name in plan.leftovers:
+            typer.echo(f"remove  {name}: an earlier removal was killed in its middle")
         for found in plan.removable:
             typer.echo(
                 f"remove  {found.name}: {found.status}, {human(found.size)}, {found.idle_days:.1f} days idle"
             )
-    wanted = bool(plan.removable) and not dry_run
-    if wanted and not yes:
+    wanted = bool(plan.removable or plan.leftovers) and not dry_run
+    if wanted and plan.removable and not yes:
         total = human(sum(found.size for found in plan.removable))
         wanted = typer.confirm(f"remove {len(plan.removable)} run(s), {total}, for good?", err=as_json)
     removed = removal.remove(plan) if wanted else []

@@ -10,31 +10,55 @@ from rich.text import Text
 from rods.watch.listing import Line
 from rods.watch.render import STYLES, duration, hours
 
-_WIDE = 100  # columns; below, what can be asked of `rods status` is left out
+_GAP = 2  # blanks between columns
+_RUN = "run"
+_NAMES = (_RUN, "state", "try", "step", "reward", "age", "jobs", "GPU-h")
+# What `rods status` tells too makes room for a run's whole name, which other commands take; this first.
+_GIVEN_UP = ("jobs", "GPU-h", "age", "try", "reward", "step")
+_RIGHT = ("try", "GPU-h")
+_JOBS_WIDTH = 12  # a chain has many, and theirs are folded
 
 
 def table(lines: Sequence[Line], width: int) -> Table:
-    """The lines as a table that fits `width` columns; long names are folded, never cut."""
-    wide = width >= _WIDE
-    shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    shown.add_column("run", overflow="fold", min_width=20)
-    names = ["state", "try", "step", "reward", "age", *(["jobs", "GPU-h"] if wide else ["GPU-h"])]
-    for name in names:
-        shown.add_column(
-            name, no_wrap=name != "jobs", justify="right" if name in ("try", "GPU-h") else "left"
-        )
-    for line in lines:
-        shown.add_row(*_cells(line, wide))
+    """The lines as a table that fits `width` columns: names are whole as long as giving up others makes room."""
+    rows = [_cells(line) for line in lines]
+    shown = Table(box=None, padding=(0, _GAP, 0, 0), header_style="dim")
+    names = _fitting(rows, width)
+    room = width - sum(_width(rows, name) + _GAP for name in names[1:]) - _GAP
+    shown.add_column(_RUN, overflow="fold", min_width=max(1, min(_width(rows, _RUN), room)))
+    for name in names[1:]:
+        shown.add_column(name, no_wrap=name != "jobs", justify="right" if name in _RIGHT else "left")
+    for row in rows:
+        shown.add_row(*(row[name] for name in names))
     return shown
 
 
-def _cells(line: Line, wide: bool) -> list[Text | str]:
-    step = "–" if line.step is None else f"{line.step}/{line.steps_total or '?'}"
-    reward = "–" if line.reward is None else f"{line.reward:.3f}"
-    spent = "–" if line.gpu_hours is None else hours(line.gpu_hours)
-    jobs = [" ".join(line.jobs) or "–"] if wide else []
+def _fitting(rows: Sequence[dict[str, Text]], width: int) -> list[str]:
+    names = list(_NAMES)
+    for name in _GIVEN_UP:
+        if sum(_width(rows, kept) + _GAP for kept in names) <= width:
+            break
+        names.remove(name)
+    return names
+
+
+def _width(rows: Sequence[dict[str, Text]], name: str) -> int:
+    widest = max([len(name), *(row[name].cell_len for row in rows)])
+    return min(widest, _JOBS_WIDTH) if name == "jobs" else widest
+
+
+def _cells(line: Line) -> dict[str, Text]:
+    cells = {
+        _RUN: line.name,
+        "try": str(line.attempt),
+        "step": "–" if line.step is None else f"{line.step}/{line.steps_total or '?'}",
+        "reward": "–" if line.reward is None else f"{line.reward:.3f}",
+        "age": _age(line.age_s),
+        "jobs": " ".join(line.jobs) or "–",
+        "GPU-h": "–" if line.gpu_hours is None else hours(line.gpu_hours),
+    }
     state = Text(line.status, style=STYLES.get(line.status, "white"))
-    return [line.name, state, str(line.attempt), step, reward, _age(line.age_s), *jobs, spent]
+    return {name: Text(text) for name, text in cells.items()} | {"state": state}
 
 
 def _age(seconds: float | None) -> str:

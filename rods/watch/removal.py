@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from rods.watch.listing import Line, list_runs
 _ENDED = ("finished", "failed")
 _RESUMABLE = ("stopped", "interrupted")
 _DAY_S = 86400.0
+_REMOVED = re.compile(r"\.removed-.+-\d+")  # as `remove` names a run: the run's name and its own process
 
 
 class RemovalError(RodsError):
@@ -54,11 +56,16 @@ class Kept:
 
 @dataclass(frozen=True)
 class Plan:
-    """What would be removed."""
+    """What would be removed.
+
+    Attributes:
+        leftovers: folders that an earlier removal was killed in the middle of.
+    """
 
     folder: Path
     removable: tuple[Removable, ...]
     kept: tuple[Kept, ...]
+    leftovers: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -66,6 +73,7 @@ class Plan:
             "runs": str(self.folder),
             "removable": [asdict(found) for found in self.removable],
             "kept": [asdict(found) for found in self.kept],
+            "leftovers": list(self.leftovers),
         }
 
 
@@ -108,7 +116,17 @@ def plan(
             removable.append(
                 Removable(name, str(root / name), line.status, usage.size(root / name), written, idle_days)
             )
-    return Plan(root, tuple(removable), tuple(kept))
+    return Plan(root, tuple(removable), tuple(kept), tuple(_leftovers(root)))
+
+
+def _leftovers(root: Path) -> list[str]:
+    mounts = MOUNTS.read_text()
+    found = [path for path in root.glob(".removed-*") if _REMOVED.fullmatch(path.name)]
+    return sorted(
+        path.name
+        for path in found
+        if path.is_dir() and not path.is_symlink() and not mounts_below(path, mounts)
+    )
 
 
 def check(root: Path, name: str) -> None:
@@ -130,12 +148,16 @@ def check(root: Path, name: str) -> None:
 def remove(plan: Plan) -> list[str]:
     """Remove what was planned, if it still is as it was then; returns the names.
 
-    Each run is first renamed, so that nobody finds half of one.
+    Each run is first renamed, so that nobody finds half of one. What an earlier removal that was killed left under
+    such a name goes too, without being counted.
 
     Raises:
         RemovalError: one became a link or a mount point meanwhile, or was written to.
         OSError: it cannot be removed.
     """
+    for name in plan.leftovers:
+        # Another process may be at it too.
+        shutil.rmtree(plan.folder / name, ignore_errors=True)
     removed = []
     for found in plan.removable:
         check(plan.folder, found.name)

@@ -94,6 +94,21 @@ def test_age_is_counted_from_the_last_write(tmp_path: Path) -> None:
     assert not old.path.exists()
 
 
+def test_what_a_killed_removal_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    alive, runs = make_run(tmp_path), tmp_path / "runs"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (runs / ".removed-old-00843b4b-69krxy-4711" / "code").mkdir(parents=True)
+    (runs / ".removed-by-hand").mkdir()
+    (runs / ".removed-link-1").symlink_to(outside)
+    status, said = clean(tmp_path, "--older", "1", "--dry-run")
+    assert (status, ".removed-old-00843b4b-69krxy-4711: an earlier removal" in said) == (0, True)
+    assert ".removed-old-00843b4b-69krxy-4711" in left(tmp_path)
+    assert clean(tmp_path, "--older", "1", answer="")[0] == 0
+    assert left(tmp_path) == {alive.name, ".removed-by-hand", ".removed-link-1"}
+    assert outside.is_dir()
+
+
 def test_it_asks_and_no_is_no(tmp_path: Path) -> None:
     run = ended(tmp_path, "finished")
     status, said = clean(tmp_path, run.name, answer="n\n")

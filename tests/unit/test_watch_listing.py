@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
 from rods.watch import spending
-from rods.watch.listing import list_runs
+from rods.watch.listing import Line, list_runs
 from rods.watch.listing_table import table
 
 
@@ -61,17 +62,44 @@ def test_damaged_and_half_made_runs_have_lines_too(tmp_path: Path) -> None:
     assert "jobs.jsonl" in lines[odd.name].trouble
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_list_fits_the_terminal_with_whole_names(tmp_path: Path, width: int) -> None:
+def shown(lines: list[Line], width: int) -> list[str]:
+    """The list as a terminal of so many columns shows it, without the blanks at the lines' ends."""
+    console = Console(record=True, width=width, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(table(lines, width))
+    return [row.rstrip() for row in console.export_text().splitlines()]
+
+
+def test_the_list_fits_the_terminal(tmp_path: Path) -> None:
     run = configured(make_run(tmp_path))
     submitted(run, "5", "train")
-    console = Console(record=True, width=width, file=open(os.devnull, "w"))  # noqa: SIM115
-    console.print(table(list_runs(tmp_path / "runs", Scheduler(FakeSlurm())), width))
-    text = console.export_text()
-    assert max(map(len, text.splitlines())) <= width
+    rows = shown(list_runs(tmp_path / "runs", Scheduler(FakeSlurm())), 80)
+    assert max(map(len, rows)) <= 80
     for part in (run.name, "running", "8/20", "0.438"):
-        assert part in text
-    assert ("jobs" in text) is (width == 120)
+        assert part in rows[1]
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (120, ["run", "state", "try", "step", "reward", "age", "jobs", "GPU-h"]),
+        (80, ["run", "state", "step", "reward"]),
+        (66, ["run", "state"]),
+    ],
+)
+def test_other_columns_make_room_for_a_whole_name(width: int, columns: list[str]) -> None:
+    name = "rods_envtuning_tiny-no_retirement-00843b4b-69krxy"
+    line = Line(name, "", "finished", 12, 12, 24, 0.5, 3600.0, ("12", "13"), 1.5)
+    rows = shown([line, replace(line, name="short")], width)
+    assert rows[0].split() == columns
+    assert rows[1].startswith(name + "  ")
+    assert max(map(len, rows)) <= width
+
+
+def test_a_name_wider_than_the_terminal_is_folded_never_cut() -> None:
+    name = "a" * 50
+    rows = shown([Line(name, "", "finished")], 30)
+    assert "".join(row.split()[0] for row in rows[1:]) == name
+    assert "finished" in rows[1]
 
 
 def test_the_list_as_json(tmp_path: Path) -> None:
