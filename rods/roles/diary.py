@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from launchers.resources import TRAIN
 from rods.exchange.pressure import say
 
 # The other phases come at every step, whose line says all.
@@ -42,8 +43,8 @@ class Diary:
         self.write(f"finished{after}" if finished else f"stopped{after}, as asked")
 
     def write(self, sentence: str) -> None:
-        """One line with the time before it."""
-        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}")
+        """One line with the time and the role before it."""
+        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {TRAIN}: {sentence}")
 
 
 def _sentence(record: dict[str, Any]) -> str:

@@ -108,7 +108,7 @@ class Records:
     def _say(self) -> None:
         self._said = time.monotonic()
         counts = ", ".join(f"{self.counters[name]} {word}" for name, word in _SAID.items())
-        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} seeds and variants so far: {counts}")
+        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} synthesis: seeds and variants so far: {counts}")
 
     def _rates(self, spent: Mapping[str, int]) -> dict[str, float | None]:
         """Acceptance by seed, and what an accepted variant cost; None before there is one."""

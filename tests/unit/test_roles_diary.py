@@ -15,10 +15,10 @@ EPOCH = {"event": "epoch", "step": 3, "epoch": 2}
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The lines without their times."""
+    """The lines without their times and the role."""
     lines = capsys.readouterr().err.splitlines()
-    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in lines)
-    return [line[20:] for line in lines]
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d train: ", line) for line in lines)
+    return [line[27:] for line in lines]
 
 
 def test_a_step_an_evaluation_and_an_epoch_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:

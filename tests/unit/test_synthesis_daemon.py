@@ -122,7 +122,7 @@ def test_six_seeds_poison_and_a_dropped_one(run: RunDir, capsys: pytest.CaptureF
     assert last["errors"] == {kind: int(kind == "func_sample_failed") for kind in FAILURES}
     assert heartbeat.read_all(run.heartbeats)["synthesis"].info["attempt"] == 1
     lines = capsys.readouterr().err.splitlines()
-    assert lines[-1].endswith("seeds and variants so far: 10 claimed, 6 accepted, 4 rejected")
+    assert lines[-1].endswith(" synthesis: seeds and variants so far: 10 claimed, 6 accepted, 4 rejected")
     assert len(lines) == 2, "the first answer and the end; between them a minute must pass"
     stages = last["stages"]
     assert set(stages) == {"plan", "execute", "ground", "critique", "challenge", "check"}
