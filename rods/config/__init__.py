@@ -118,8 +118,24 @@ def from_mapping(data: DictConfig | dict[str, Any]) -> Config:
         first_line = str(error).splitlines()[0]
         raise ConfigError(f"config key {key}: {first_line}. See rods/config/ for the schema.") from error
     assert isinstance(config, Config)
+    _refuse_other_shape(config, Config(), "")
     _refuse_nested(config, "")
     return config
+
+
+def _refuse_other_shape(value: Any, default: Any, key: str) -> None:
+    """A section, list or mapping that an interpolation has put a single value for; OmegaConf does not look."""
+    for shape, name in ((list | tuple, "a list"), (dict, "a mapping")):
+        if isinstance(default, shape) and not isinstance(value, shape):
+            raise ConfigError(f"config key {key}: expected {name}, found {value!r}")
+    if not is_dataclass(default):
+        return
+    if not is_dataclass(value):
+        raise ConfigError(
+            f"config key {key}: expected a section with {', '.join(vars(default))}, found {value!r}"
+        )
+    for name, inner in vars(default).items():
+        _refuse_other_shape(getattr(value, name), inner, f"{key}.{name}".lstrip("."))
 
 
 def _refuse_nested(node: Any, key: str) -> None:
