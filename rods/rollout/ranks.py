@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from functools import cache
 from typing import TypeVar
 
 import torch.distributed as dist
 
 Value = TypeVar("Value")
+
+_WAIT = timedelta(days=30)  # longer than any barrier, evaluation or step
 
 
 def place() -> tuple[int, int]:
@@ -32,3 +36,16 @@ def from_all(value: Value) -> list[Value]:
     found: list[Value | None] = [None] * ranks
     dist.all_gather_object(found, value)
     return [each for each in found if each is not None]
+
+
+def arrive() -> dist.Work:
+    """This rank has come so far; what is returned is completed once all have. Collective, and returns at once."""
+    work: dist.Work = dist.barrier(group=patient(), async_op=True)
+    return work
+
+
+@cache
+def patient() -> dist.ProcessGroup:
+    """A group of all ranks beside that of the tensors: its waits are long, and it needs no GPU. Collective at first."""
+    group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_WAIT)
+    return group

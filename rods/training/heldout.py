@@ -18,6 +18,7 @@ from rods.rollout.chat import Chat
 from rods.rollout.engine import Engine
 from rods.rollout.episode import collect
 from rods.tasks.model import Task
+from rods.training.patience import shared
 
 _TEMPERATURES = {EvaluationMode.SAMPLED: 1.0, EvaluationMode.GREEDY: 0.0}
 
@@ -54,14 +55,20 @@ def evaluate(
     Args:
         tasks: with distinct ids, the same on every rank.
         on_progress: told (episodes done, episodes in all) of this rank's share.
+
+    Raises:
+        AbandonedError: on every rank, since `on_progress` raised it on one.
     """
     rank, count = ranks.place()
+    mine = tasks[rank::count]
     rollout = replace(config.rollout, temperature=_TEMPERATURES[exam.mode], top_p=1.0)
     reward = replace(config.reward, name="progress")
-    groups = collect(
-        engine, chat, tasks[rank::count], 1, rollout, config.simulation, reward, config.seed, on_progress
-    )
-    shares = ranks.from_all({group[0].task_id: group[0].reward for group in groups})
+
+    def played() -> dict[str, float]:
+        groups = collect(engine, chat, mine, 1, rollout, config.simulation, reward, config.seed, on_progress)
+        return {group[0].task_id: group[0].reward for group in groups}
+
+    shares = shared(played, lambda: on_progress(len(mine), len(mine)))
     scores = {name: score for share in shares for name, score in share.items()}
     return graded(exam, tasks, scores)
 

@@ -2,15 +2,16 @@
 
 Only rank 0 has the journal, the queues and the checkpoints' markers. Between two of its calls the others wait, however
 long that takes: the synthesis may keep the loop at its barrier for hours. A rank that is lost closes its connections,
-and that ends the wait.
+and that ends the wait. When rank 0 leaves episodes in their middle, the others hear of it while they play theirs.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,16 +19,46 @@ import torch.distributed as dist
 
 from rods.config import Config
 from rods.curriculum.events import EvaluationDone
+from rods.rollout.ranks import patient
 from rods.tasks.model import Task
 from rods.training import together
 from rods.training.heldout import Exam
+from rods.training.patience import AbandonedError
 from rods.training.protocols import Result, Stepper
 
 Value = TypeVar("Value")
 _Call = tuple[str, tuple[Any, ...]]  # name of a Stepper's method, its arguments without the callbacks
 
 _log = logging.getLogger(__name__)
-_WAIT = timedelta(days=30)  # for the next call: longer than any barrier or evaluation
+_ASK_EVERY_S = 0.2
+
+
+class Leaving:
+    """Rank 0's word that the episodes under way are left, in the store by which the ranks have found each other."""
+
+    _KEY = "rods/leave"
+
+    def __init__(self) -> None:
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        self._store = dist.TCPStore(address, port, is_master=False)
+        self._asked_at = float("-inf")
+
+    def say(self) -> None:
+        """The episodes of all ranks are left."""
+        self._store.set(self._KEY, "")
+
+    def ask(self, _done: int = 0, _total: int = 0) -> None:
+        """Asked while another rank plays: go on, or leave.
+
+        Raises:
+            AbandonedError: leave.
+        """
+        now = time.monotonic()
+        if now - self._asked_at < _ASK_EVERY_S:
+            return
+        self._asked_at = now
+        if self._store.check([self._KEY]):
+            raise AbandonedError("rank 0 has left its episodes")
 
 
 class Leading:
@@ -35,13 +66,13 @@ class Leading:
 
     Args:
         stepper: rank 0's own.
-        group: over which the others are told.
+        leaving: tells the others, in the middle of a call, to leave their episodes.
     """
 
-    def __init__(self, stepper: Stepper, group: dist.ProcessGroup) -> None:
+    def __init__(self, stepper: Stepper, leaving: Leaving) -> None:
         self.rank, self.engine_name = stepper.rank, stepper.engine_name
         self._stepper = stepper
-        self._group = group
+        self._leaving = leaving
         self._in_call = False
 
     def start(self, step: int, tasks: Sequence[Task]) -> None:
@@ -61,8 +92,9 @@ class Leading:
         upcoming: Sequence[Task] = (),
     ) -> Result:
         """See `Stepper`."""
+        told = self._telling(on_progress)
         return self._together(
-            lambda: self._stepper.run(tasks, step, on_progress, on_phase, upcoming),
+            lambda: self._stepper.run(tasks, step, told, on_phase, upcoming),
             "run",
             tuple(tasks),
             step,
@@ -73,8 +105,9 @@ class Leading:
         self, tasks: Sequence[Task], exam: Exam, on_progress: Callable[[int, int], None]
     ) -> EvaluationDone:
         """See `Stepper`."""
+        told = self._telling(on_progress)
         return self._together(
-            lambda: self._stepper.evaluate(tasks, exam, on_progress), "evaluate", tuple(tasks), exam
+            lambda: self._stepper.evaluate(tasks, exam, told), "evaluate", tuple(tasks), exam
         )
 
     def save(self, folder: Path) -> None:
@@ -92,13 +125,29 @@ class Leading:
     def dismiss(self) -> None:
         """Tell the others to end. After a call that broke off they are in its middle, and cannot hear."""
         if not self._in_call:
-            _tell(self._group, None)
+            _tell(None)
+
+    def _telling(self, on_progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
+        """`on_progress`, of whose wish to leave the others hear."""
+
+        def told(done: int, total: int) -> None:
+            try:
+                on_progress(done, total)
+            except AbandonedError:
+                self._leaving.say()
+                raise
+
+        return told
 
     def _together(self, own: Callable[[], Value], name: str, *arguments: Any) -> Value:
         self._in_call = True
-        _tell(self._group, (name, arguments))
+        _tell((name, arguments))
         with together.led(False):
-            result = own()
+            try:
+                result = own()
+            except AbandonedError:
+                self._in_call = False  # the others have left the call as well
+                raise
         self._in_call = False
         return result
 
@@ -113,7 +162,8 @@ def leading(stepper: Stepper) -> Iterator[Stepper]:
     if together.single():
         yield stepper
         return
-    leader = Leading(stepper, _control())
+    patient()  # all ranks make it together
+    leader = Leading(stepper, Leaving())
     try:
         with together.led(True):
             yield leader
@@ -128,39 +178,36 @@ def follow(stepper: Stepper) -> None:
         Exception: what a call raised. Only a failed `save` is rank 0's to judge, which has heard of it.
         RuntimeError: rank 0 is gone.
     """
-    group = _control()
-    while (call := _told(group)) is not None:
+    patient()  # all ranks make it together
+    leaving = Leaving()
+    while (call := _told()) is not None:
         name, arguments = call
         try:
-            _repeat(stepper, name, arguments)
+            _repeat(stepper, name, arguments, leaving)
+        except AbandonedError as error:
+            _log.info("rank %d does what rank 0 says next: %s", stepper.rank, error)
         except Exception as error:
             if name != "save":
                 raise
             _log.warning("rank %d could not save: %s", stepper.rank, error)
 
 
-def _repeat(stepper: Stepper, name: str, arguments: tuple[Any, ...]) -> None:
+def _repeat(stepper: Stepper, name: str, arguments: tuple[Any, ...], leaving: Leaving) -> None:
     if name == "run":
         tasks, step, upcoming = arguments
-        stepper.run(tasks, step, lambda done, total: None, lambda phase: None, upcoming)
+        stepper.run(tasks, step, leaving.ask, lambda phase: None, upcoming)
     elif name == "evaluate":
         tasks, exam = arguments
-        stepper.evaluate(tasks, exam, lambda done, total: None)
+        stepper.evaluate(tasks, exam, leaving.ask)
     else:
         getattr(stepper, name)(*arguments)
 
 
-def _control() -> dist.ProcessGroup:
-    """A group beside that of the tensors: its waits are long, and it needs no GPU."""
-    group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_WAIT)
-    return group
+def _tell(call: _Call | None) -> None:
+    dist.broadcast_object_list([call], src=0, group=patient())
 
 
-def _tell(group: dist.ProcessGroup, call: _Call | None) -> None:
-    dist.broadcast_object_list([call], src=0, group=group)
-
-
-def _told(group: dist.ProcessGroup) -> _Call | None:
+def _told() -> _Call | None:
     holder: list[_Call | None] = [None]
-    dist.broadcast_object_list(holder, src=0, group=group)
+    dist.broadcast_object_list(holder, src=0, group=patient())
     return holder[0]

@@ -23,6 +23,7 @@ from rods.rollout.engine import Engine
 from rods.rollout.episode import Rollout, collect
 from rods.tasks.model import Task
 from rods.training.objective import has_signal
+from rods.training.patience import AbandonedError, shared
 
 Group = list[Rollout]
 
@@ -33,10 +34,6 @@ _POLL_S = 0.5
 
 class StalePolicyError(RodsError):
     """Rollouts of weights that are older than the step may train on."""
-
-
-class _AbandonedError(Exception):
-    """Nobody waits for these rollouts any more."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +98,12 @@ class Sampler:
 
         Raises:
             StalePolicyError: the weights that sampled them are too old.
+            AbandonedError: on every rank, since `on_progress` raised it on one.
         """
-        self.wait(on_progress)
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and (ahead.step, ahead.tasks) == (step, _ids(tasks)):
-            draw = ahead.future.result()
-        else:
-            self._refuse_stale(self._engine.version, step)
-            draw = self._draw(tasks, step, on_progress)
-        return _joined(draw, len(tasks))
+        rank, count = ranks.place()
+        mine = len(tasks[rank::count]) * self._config.training.group_size
+        shares = shared(lambda: self._own(tasks, step, on_progress), lambda: on_progress(mine, mine))
+        return _joined(shares, len(tasks))
 
     def begin(self, tasks: Sequence[Task], step: int) -> None:
         """Start to draw the rollouts of `step` with the weights that the engine holds now.
@@ -133,6 +127,14 @@ class Sampler:
         """Abandon what was begun and wait until the engine is idle."""
         self._abandoned.set()
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _own(self, tasks: Sequence[Task], step: int, on_progress: Callable[[int, int], None]) -> Draw:
+        self.wait(on_progress)
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and (ahead.step, ahead.tasks) == (step, _ids(tasks)):
+            return ahead.future.result()
+        self._refuse_stale(self._engine.version, step)
+        return self._draw(tasks, step, on_progress)
 
     def _draw(self, tasks: Sequence[Task], step: int, on_progress: Callable[[int, int], None]) -> Draw:
         rank, count = ranks.place()
@@ -186,7 +188,7 @@ class Sampler:
     def _note(self, done: int, total: int) -> None:
         self._progress = (done, total)
         if self._abandoned.is_set():
-            raise _AbandonedError
+            raise AbandonedError("nobody waits for these rollouts any more")
 
     def _refuse_stale(self, version: int, step: int) -> None:
         most = 1 if self._config.rollout.one_step_off else 0
@@ -206,11 +208,10 @@ def varied(group: Sequence[Rollout]) -> bool:
     return len({rollout.reward for rollout in group}) > 1
 
 
-def _joined(own: Draw, tasks: int) -> Draw:
+def _joined(shares: Sequence[Draw], tasks: int) -> Draw:
     """All ranks' shares, in the order of the step's tasks."""
-    shares = ranks.from_all(own)
     if len(shares) == 1:
-        return own
+        return shares[0]
     return Draw(
         _dealt([share.observed for share in shares], tasks),
         _dealt([share.trained for share in shares], tasks),

@@ -13,11 +13,13 @@ import torch
 
 from rods.config import Config, ModelConfig, RewardConfig, RolloutConfig, SimulationConfig, TrainingConfig
 from rods.config.stages import StageConfig, within
+from rods.curriculum.events import EvaluationMode
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Completion, Request
 from rods.rollout.episode import message_seed
 from rods.simulation.session import FAULTS
 from rods.tasks.model import Call, Task, TaskType, Turn
+from rods.training.heldout import Exam
 from rods.training.sampling import Draw, Sampler, StalePolicyError
 from rods.training.step import PolicyMismatchError, Stepper
 
@@ -211,7 +213,8 @@ def test_a_stage_draws_by_its_own_settings_and_is_evaluated_by_the_runs() -> Non
     stepper.use(within(config(), StageConfig("format", reward="format", max_episode_tokens=room)))
     ((short, _),) = stepper.run([task("x")], 2, silent, silent).groups
     assert (short.finish, short.reward) == ("length", 2.0)
-    assert all(event.mean == 1.0 for event in stepper.evaluate([task("h")], 2, 1, silent))
+    exam = Exam("heldout", EvaluationMode.GREEDY, step=2, epoch=1)
+    assert stepper.evaluate([task("h")], exam, silent).mean == 1.0
     stepper.close()
 
 
