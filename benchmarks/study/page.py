@@ -1,0 +1,221 @@
+"""docs/study.md and its figures, and the headline for the report of a run, out of the summaries alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import matplotlib as mpl
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from benchmarks.study import compare, figures, sections, summary
+from benchmarks.study.arms import ARMS, RODS, STATIC, TRAJECTORIES, chosen
+from benchmarks.study.figures import Told
+from benchmarks.study.summary import Identity, Summary
+from rods.errors import RodsError
+from rods.exchange.atomic import make_dirs, write_text
+
+FINDINGS = Path(__file__).with_name("findings.md")
+PAGE, FOLDER = "study.md", "study"
+# Among which runs something must be the same, and what.
+_SAME: Sequence[tuple[Callable[[Summary], Hashable], Callable[[Identity], Hashable]]] = (
+    (lambda run: "all", lambda own: (own.policy, own.heldout)),
+    (lambda run: run.seed, lambda own: own.training),
+    (lambda run: run.arm, lambda own: own.settings),
+)
+
+
+class EmptyStudyError(RodsError):
+    """No summary to make a page of."""
+
+
+def build(results: Path, seeds: Sequence[int], docs: Path, headline: Path) -> list[Path]:
+    """Write the page, its figures and the headline; returns what was written.
+
+    Args:
+        results: folder of the summaries.
+        seeds: those that the page reports.
+        docs: folder of the page.
+        headline: file for `analysis`.
+
+    Raises:
+        EmptyStudyError: no summary of these seeds, or none of the static pool.
+        SummaryError: a file among the results that is no summary.
+    """
+    kept, left = consistent(summary.of_seeds(summary.read_all(results), seeds))
+    told = group(kept)
+    if not any(each.arm.name == STATIC for each in told):
+        raise EmptyStudyError(
+            f"{results}: expected at least one run of the static pool with a seed of {list(seeds)}, found none; "
+            "`python -m benchmarks.study run` makes them"
+        )
+    drawn = draw(told, docs / FOLDER)
+    write_text(docs / PAGE, render(told, seeds, left))
+    write_text(headline, json.dumps(headline_of(told), separators=(",", ":")) + "\n")
+    return [docs / PAGE, *drawn, headline]
+
+
+def render(told: Sequence[Told], seeds: Sequence[int], left: Sequence[Summary]) -> str:
+    """The page.
+
+    Args:
+        told: the arms that have runs, the static pool among them.
+        seeds: those that the study is to have.
+        left: runs that cannot be compared with the others.
+    """
+    runs = [run for each in told if not each.arm.same_as for run in each.list]
+    without = compare.repeated(runs)
+    systems, ablations = split(told)
+    static, rods = next(each for each in told if each.arm.name == STATIC), find(told, RODS)
+    spent = compare.budget([run for each in systems for run in each.list])
+    start = [run.curve[0] for run in runs]
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("study.md.j2").render(
+        gaps=gaps(told, seeds),
+        left=[f"{each.arm} seed {each.seed}" for each in left],
+        findings=FINDINGS.read_text(encoding="utf-8").strip(),
+        trajectories=f"{TRAJECTORIES:,}",
+        start={mode: f"{fmean(getattr(point, mode) for point in start):.3f}" for mode in compare.MODES},
+        final=sections.final(systems, without),
+        against_static=sections.differences(sections.against(systems, static, without)),
+        way=sections.way(systems, static),
+        spent=f"{spent:.0f}",
+        compute=sections.compute(systems, static, spent),
+        ablations=ablations and rods and sections.differences(sections.against(ablations, rods, without)),
+        twins=[(each.arm.title, each.arm.same_as) for each in ablations if each.arm.same_as],
+        mechanism=sections.mechanism(systems),
+        pictures=[(name, title) for name, (title, _) in figures.MECHANISM.items()],
+        kinds=sections.kinds(systems),
+        made=made(runs, len(without)),
+    )
+
+
+def gaps(told: Sequence[Told], seeds: Sequence[int]) -> list[str]:
+    """Arms with the seeds that they have no run of."""
+    there = {each.arm.name: each.runs for each in told}
+    found = {arm: [seed for seed in seeds if seed not in there.get(arm.name, {})] for arm in chosen(())}
+    return [f"{arm.title} (seeds {', '.join(map(str, lacks))})" for arm, lacks in found.items() if lacks]
+
+
+def made(runs: Sequence[Summary], repeated: int) -> dict[str, str]:
+    """What the runs took, and by what they were made."""
+    cpu = fmean(run.cost.training + run.cost.synthesis + run.cost.evaluation for run in runs)
+    return {
+        "runs": str(len(runs)),
+        "hours": f"{sum(run.cost.wall for run in runs) / 3600:.1f}",
+        "cpu": f"{cpu:.0f}",
+        "again": str(sum(run.attempts > 1 for run in runs)),
+        "machines": "; ".join(sorted({run.machine for run in runs})),
+        "commits": ", ".join(sorted({run.commit for run in runs})),
+        "tasks": str(len(runs[0].sampled)),
+        "variants": f"{sum(run.overlap.variants for run in runs):,}",
+        "repeated": str(repeated),
+    }
+
+
+def consistent(summaries: Sequence[Summary]) -> tuple[list[Summary], list[Summary]]:
+    """Those that can be compared, and the others.
+
+    The first have the start policy and held-out tasks that most of all have, the training tasks that most of their seed
+    have, and the settings that most of their arm have.
+    """
+    kept = list(summaries)
+    for key, value in _SAME:
+        usual = _usual((key(each), value(each.identity)) for each in kept)
+        kept = [each for each in kept if value(each.identity) == usual[key(each)]]
+    return kept, [each for each in summaries if each not in kept]
+
+
+def group(summaries: Sequence[Summary]) -> list[Told]:
+    """By arm, in the order of `ARMS`; an arm that is another's twin has that one's runs."""
+    by_arm: dict[str, dict[int, Summary]] = defaultdict(dict)
+    for each in summaries:
+        by_arm[each.arm][each.seed] = each
+    return [Told(arm, runs) for arm in ARMS if (runs := by_arm.get(arm.same_as or arm.name))]
+
+
+def draw(told: Sequence[Told], folder: Path) -> list[Path]:
+    """Every figure as SVG; equal summaries give equal bytes."""
+    make_dirs(folder)
+    systems, ablations = split(told)
+    drawn: dict[str, Figure] = {
+        "curves": figures.curves(systems),
+        "equal_compute": figures.equal_compute(systems),
+        **{name: make(systems) for name, (_, make) in figures.MECHANISM.items()},
+    }
+    for name, arms, base in (("against_static", systems, STATIC), ("ablations", ablations, RODS)):
+        reference = find(told, base)
+        if reference is not None and (rows := sections.against(arms, reference)):
+            drawn[name] = figures.differences(rows, reference.arm.title)
+    paths = []
+    for name, figure in drawn.items():
+        paths.append(folder / f"{name}.svg")
+        with mpl.rc_context({"svg.hashsalt": "study"}):
+            figure.savefig(paths[-1], metadata={"Date": None})
+    return paths
+
+
+def find(told: Sequence[Told], name: str) -> Told | None:
+    """The arm of that name, if it has runs."""
+    return next((each for each in told if each.arm.name == name), None)
+
+
+def split(told: Sequence[Told]) -> tuple[list[Told], list[Told]]:
+    """Systems, and ablations of RODS."""
+    return [each for each in told if not each.arm.ablation], [each for each in told if each.arm.ablation]
+
+
+def headline_of(told: Sequence[Told]) -> dict[str, Any]:
+    """The systems' mean curves, for the report of a run to lay its own beside."""
+    systems, _ = split(told)
+    first = systems[0].list[0]
+    return {
+        "page": f"docs/{PAGE}",
+        "commit": first.commit,
+        "tasks": len(first.sampled),
+        "arms": [
+            {
+                "arm": each.arm.name,
+                "title": each.arm.title,
+                "seeds": len(each.runs),
+                "points": _points(each),
+            }
+            for each in systems
+        ],
+    }
+
+
+def _usual(pairs: Iterable[tuple[Hashable, Hashable]]) -> dict[Hashable, Hashable]:
+    """By key the value that it most often comes with."""
+    counts: dict[Hashable, Counter[Hashable]] = defaultdict(Counter)
+    for key, value in pairs:
+        counts[key][value] += 1
+    return {key: each.most_common(1)[0][0] for key, each in counts.items()}
+
+
+def _points(each: Told) -> list[dict[str, Any]]:
+    curves = {mode: compare.mean_curve(each.list, mode) for mode in compare.MODES}
+    return [
+        {
+            "trajectories": int(place[0]),
+            **{mode: _triple(*curves[mode][number][1:]) for mode in compare.MODES},
+        }
+        for number, place in enumerate(curves["sampled"])
+    ]
+
+
+def _triple(mean: float, half: float | None) -> list[float | None]:
+    if half is None:
+        return [round(mean, 4), None, None]
+    return [round(mean, 4), round(mean - half, 4), round(mean + half, 4)]

@@ -1,0 +1,241 @@
+"""The driver with real processes that stand for runs, and a run's place on disk with a stand-in for launch.py."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from benchmarks.study import driver, job, world
+from benchmarks.study.arms import get
+from benchmarks.study.driver import Driver
+from benchmarks.study.job import Job, Site, StudyError
+from benchmarks.study.summary import Identity
+from rods.exchange import stop
+from rods.exchange.marker import MARKER
+from rods.exchange.rundir import RunDir
+
+ENDS = "import sys, time; time.sleep(0.2); open(sys.argv[1], 'w')"
+FAILS = "import sys; sys.exit(3)"
+WAITS = "import sys, time; open(sys.argv[1] + '.begun', 'w'); time.sleep(60)"
+
+
+@dataclass
+class Stand:
+    """A run that is a few lines of Python: it is finished when its file is there."""
+
+    name: str
+    folder: Path
+    code: str = ENDS
+    seconds: float = 0.0
+    kept: list[str] = field(default_factory=list)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.output.is_file()
+
+    @property
+    def output(self) -> Path:
+        return self.folder / self.name
+
+    def start(self, inherited: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-S", "-c", self.code, str(self.output)]
+        self.process = subprocess.Popen(command, pass_fds=[inherited], stderr=subprocess.DEVNULL)
+        return self.process
+
+    def took(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def keep(self) -> Path:
+        self.kept.append(self.name)
+        return self.output
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "_POLL_S", 0.01)
+
+
+def made(tmp_path: Path, sites: list[Stand], jobs: int = 2, hours: float = 1.0) -> tuple[int, list[str]]:
+    said: list[str] = []
+    failed = Driver(tmp_path / "runs", jobs, hours, said.append).run(sites)
+    return failed, said
+
+
+def test_every_run_is_made_once_and_kept(tmp_path: Path) -> None:
+    sites = [Stand(f"run{number}", tmp_path) for number in range(5)]
+    failed, said = made(tmp_path, sites)
+    assert failed == 0
+    assert [site.kept for site in sites] == [[site.name] for site in sites]
+    assert all(site.seconds >= 0.2 for site in sites)
+    assert [line.split(":")[0] for line in said if "begun" in line] == [site.name for site in sites]
+
+
+def test_a_finished_run_is_kept_without_being_started(tmp_path: Path) -> None:
+    site = Stand("run", tmp_path, code=FAILS)
+    site.output.touch()
+    assert made(tmp_path, [site])[0] == 0
+    assert site.kept == ["run"]
+    assert site.process is None
+
+
+def test_a_run_that_fails_is_said_and_the_others_go_on(tmp_path: Path) -> None:
+    sites = [Stand("bad", tmp_path, code=FAILS), Stand("good", tmp_path)]
+    failed, said = made(tmp_path, sites, jobs=1)
+    assert failed == 1
+    assert any("bad: failed: ended with status 3" in line for line in said)
+    assert sites[1].kept == ["good"]
+
+
+def test_at_the_end_of_the_time_runs_are_interrupted_and_no_other_is_begun(tmp_path: Path) -> None:
+    sites = [Stand("long", tmp_path, code=WAITS), Stand("next", tmp_path)]
+    failed, said = made(tmp_path, sites, jobs=1, hours=0.5 / 3600)
+    assert failed == 0
+    assert sites[0].process is not None
+    assert sites[0].process.returncode != 0
+    assert sites[1].process is None
+    assert any(line == "long: interrupted" for line in said)
+    assert said[-1] == "stopped; 1 runs were not begun"
+
+
+def test_a_signal_interrupts_the_runs_and_the_handlers_are_put_back(tmp_path: Path) -> None:
+    site = Stand("long", tmp_path, code=WAITS)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def ask() -> None:
+        while not (tmp_path / "long.begun").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    failed, said = made(tmp_path, [site])
+    asking.join()
+    assert failed == 0
+    assert "long: interrupted" in said
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_run_whose_driver_was_killed_keeps_the_next_driver_out(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]);"
+        "from pathlib import Path; from test_study_driver import *;"
+        "site = Stand('long', Path(sys.argv[2]), code=WAITS);"
+        "Driver(Path(sys.argv[2]) / 'runs', 1, 1.0, print).run([site])"
+    )
+    command = [sys.executable, "-c", code, str(Path(__file__).parent), str(tmp_path)]
+    root = str(Path(job.__file__).parents[2])
+    first = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root}, stdout=subprocess.PIPE)
+    while not (tmp_path / "long.begun").exists():
+        assert first.poll() is None
+        time.sleep(0.02)
+    (left,) = _children(first.pid)
+    first.kill()
+    first.wait()
+    try:
+        with pytest.raises(StudyError, match="left behind"):
+            made(tmp_path, [Stand("run", tmp_path)])
+    finally:
+        os.kill(left, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            assert made(tmp_path, [Stand("run", tmp_path)])[0] == 0
+            return
+        except StudyError:
+            time.sleep(0.05)
+    pytest.fail("the folder stayed locked")
+
+
+def _children(pid: int) -> list[int]:
+    return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+LAUNCH = """
+import json, os, sys
+from pathlib import Path
+Path(os.environ["SEEN"]).write_text(json.dumps(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "root"
+    folder.mkdir()
+    (folder / "launch.py").write_text(LAUNCH)
+    monkeypatch.setattr(job, "ROOT", folder)
+    monkeypatch.setattr(job, "commit", lambda: "abc")
+    monkeypatch.setattr(world, "write", lambda data, seed: data / f"seed_{seed}")
+    monkeypatch.setenv("SEEN", str(tmp_path / "seen"))
+    return folder
+
+
+def site(tmp_path: Path, settings: str = "s") -> Site:
+    identity = Identity(settings, "p", "t", "h")
+    return Site(tmp_path / "study", tmp_path / "results", Job(get("rods"), 3, identity))
+
+
+def started(one: Site, tmp_path: Path) -> str:
+    with (tmp_path / "held").open("w") as held:
+        assert one.start(held.fileno()).wait() in (0, 1, 2)
+    return (tmp_path / "seen").read_text() if (tmp_path / "seen").exists() else ""
+
+
+def begun(tmp_path: Path) -> RunDir:
+    return RunDir.create(tmp_path / "study" / "rods" / "seed_3", "rods_tiny", "0123456789")
+
+
+def test_a_new_run_is_launched_with_its_arm_seed_and_data(root: Path, tmp_path: Path) -> None:
+    seen = started(site(tmp_path), tmp_path)
+    place = tmp_path / "study" / "rods" / "seed_3"
+    for text in ("+experiment=rods_tiny", "training=study", "seed=3", f"launch.runs_dir={place}", "seed_3"):
+        assert text in seen
+
+
+def test_a_run_with_a_checkpoint_is_resumed_and_one_without_begins_anew(root: Path, tmp_path: Path) -> None:
+    started(site(tmp_path), tmp_path)
+    bare = begun(tmp_path)
+    (tmp_path / "seen").unlink()
+    assert "training=study" in started(site(tmp_path), tmp_path)
+    assert not bare.path.exists()
+    (tmp_path / "seen").unlink()
+    run = begun(tmp_path)
+    (run.checkpoints / "step_000004").mkdir(parents=True)
+    (run.checkpoints / "step_000004" / MARKER).touch()
+    assert started(site(tmp_path), tmp_path) == "", "rods resume was called, not launch.py"
+    assert run.path.exists()
+
+
+def test_a_run_that_was_begun_as_another_is_thrown_away(root: Path, tmp_path: Path) -> None:
+    started(site(tmp_path, "old"), tmp_path)
+    run = begun(tmp_path)
+    stop.finish(run, 1)
+    assert site(tmp_path, "old").finished
+    assert not site(tmp_path, "new").finished
+    started(site(tmp_path, "new"), tmp_path)
+    assert not run.path.exists()
+
+
+def test_the_seconds_of_all_attempts_add_up(root: Path, tmp_path: Path) -> None:
+    one = site(tmp_path)
+    started(one, tmp_path)
+    one.took(2.0)
+    one.took(3.5)
+    assert site(tmp_path)._noted() == {
+        "identity": {"settings": "s", "policy": "p", "training": "t", "heldout": "h"},
+        "commit": "abc",
+        "seconds": 5.5,
+    }
+
+
+def test_there_is_nothing_to_keep_of_a_run_that_is_not_there(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="found none"):
+        site(tmp_path).keep()
