@@ -25,8 +25,11 @@ from rods.exchange import owner
 from rods.exchange.rundir import RunDir
 from rods.roles import launching, outcome
 from rods.roles.supervisor import Interrupts
+from rods.watch.render import line
+from rods.watch.state import read_state
 
 POLL_S = 0.5
+_TELL_EVERY_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Line:
     interrupts: Interrupts = field(default_factory=Interrupts)
     _running: dict[str, tuple[RunDir, int, subprocess.Popen[bytes]]] = field(default_factory=dict)
     _ended: dict[str, Ended] = field(default_factory=dict)
+    _told_at: float = field(default_factory=time.monotonic)
 
     def follow(self) -> dict[str, Ended]:
         """Block until every run has ended or will not be started; by the run's name, how it went."""
@@ -64,6 +68,7 @@ class Line:
                     told = self.interrupts.count
                     self._interrupt()
                 self._collect()
+                self._tell()
                 time.sleep(POLL_S)
         self._ended |= {run.name: Ended(State.not_started, "the sweep was interrupted") for run in waiting}
         return self._ended
@@ -82,6 +87,14 @@ class Line:
         for _, _, process in self._running.values():
             process.send_signal(signal.SIGINT)
 
+    def _tell(self) -> None:
+        """How far each running one has come, now and then."""
+        if time.monotonic() - self._told_at < _TELL_EVERY_S:
+            return
+        self._told_at = time.monotonic()
+        for run, _, _ in self._running.values():
+            show(_standing(run))
+
     def _collect(self) -> None:
         for run, attempt, process in list(self._running.values()):
             status = process.poll()
@@ -92,6 +105,14 @@ class Line:
     def _end(self, run: RunDir, ended: Ended) -> None:
         self._ended[run.name] = ended
         show(f"{ended.state}  {run.path}  {ended.sentence}".rstrip())
+
+
+def _standing(run: RunDir) -> str:
+    """A line with its step and reward; why there is none, where a part of the run cannot be read."""
+    try:
+        return f"{run.name}  {line(read_state(run))}"
+    except (RodsError, OSError, ValueError, KeyError, TypeError) as error:
+        return f"{run.name}  cannot be read: {error}"
 
 
 def _how_it_went(run: RunDir, attempt: int, status: int) -> Ended:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from sweep_examples import command, launched, points, runs_of, source_tree
+from watch_examples import make_run
 
 from launchers import snapshot
 from launchers.sweep import Point
@@ -97,6 +98,26 @@ def test_ctrl_c_stops_the_running_ones_and_starts_no_more(tmp_path: Path) -> Non
     assert process.returncode == 130
     assert "3 runs: 2 stopped, 1 not started" in output
     assert len(list(tmp_path.glob("runs/*/train-1.stopped"))) == 2
+
+
+def test_how_far_the_running_ones_are_is_told_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, odd = make_run(tmp_path), make_run(tmp_path)
+    odd.manifest.write_text("{")
+    sweep = sweep_local.Line([run, odd], 2)
+    waiting = subprocess.Popen(["sleep", "60"])
+    sweep._running = {each.name: (each, 1, waiting) for each in (run, odd)}  # type: ignore[dict-item]
+    sweep._tell()
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(sweep_local, "_TELL_EVERY_S", 0.0)
+    sweep._tell()
+    waiting.kill()
+    waiting.wait()
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(run.name)
+    assert "step 8/20 | reward 0.438" in first
+    assert second.startswith(odd.name)
 
 
 @pytest.mark.parametrize(("status", "state"), [(-2, State.stopped), (1, State.failed), (-9, State.failed)])
