@@ -18,6 +18,7 @@ from rods.rollout.chat import Chat
 from rods.rollout.engine import Engine
 from rods.rollout.episode import collect
 from rods.tasks.model import Task
+from rods.training.heeding import Heeding
 from rods.training.patience import shared
 
 _TEMPERATURES = {EvaluationMode.SAMPLED: 1.0, EvaluationMode.GREEDY: 0.0}
@@ -65,7 +66,9 @@ def evaluate(
     reward = replace(config.reward, name="progress")
 
     def played() -> dict[str, float]:
-        groups = collect(engine, chat, mine, 1, rollout, config.simulation, reward, config.seed, on_progress)
+        heeding = Heeding(engine, on_progress, len(mine))
+        settings = (rollout, config.simulation, reward, config.seed)
+        groups = collect(heeding, chat, mine, 1, *settings, heeding.progress)
         return {group[0].task_id: group[0].reward for group in groups}
 
     shares = shared(played, lambda: on_progress(len(mine), len(mine)))

@@ -22,6 +22,7 @@ from rods.rollout.chat import Chat
 from rods.rollout.engine import Engine
 from rods.rollout.episode import Rollout, collect
 from rods.tasks.model import Task
+from rods.training.heeding import Heeding
 from rods.training.objective import has_signal
 from rods.training.patience import AbandonedError, shared
 
@@ -143,7 +144,8 @@ class Sampler:
         observed = self._collect(mine, step, 0, on_progress)
         # Every rank may spend its part, so that nobody has to know the others' rewards.
         budget = self._config.training.max_resamples
-        draws = self._again(mine, observed, step, budget // count + (rank < budget % count))
+        left = budget // count + (rank < budget % count)
+        draws = self._again(mine, observed, step, left, on_progress)
         trained = list(observed)
         for place, group in draws:
             trained[place] = group
@@ -153,7 +155,12 @@ class Sampler:
         return Draw(observed, trained, len(draws), generated, self._engine.version, seconds)
 
     def _again(
-        self, tasks: Sequence[Task], groups: Sequence[Group], step: int, left: int
+        self,
+        tasks: Sequence[Task],
+        groups: Sequence[Group],
+        step: int,
+        left: int,
+        on_progress: Callable[[int, int], None],
     ) -> list[tuple[int, Group]]:
         """Draw groups without signal again, round after round, at most `left` in all: (place, group) each."""
         draws: list[tuple[int, Group]] = []
@@ -162,7 +169,8 @@ class Sampler:
         attempt = 0
         while chosen := places[: left - len(draws)]:
             attempt += 1
-            fresh = self._collect([tasks[place] for place in chosen], step, attempt, lambda done, total: None)
+            again = [tasks[place] for place in chosen]
+            fresh = self._collect(again, step, attempt, on_progress)
             draws += zip(chosen, fresh, strict=True)
             places = [
                 place for place, group in zip(chosen, fresh, strict=True) if not has_signal(group, training)
@@ -173,8 +181,9 @@ class Sampler:
         self, tasks: Sequence[Task], step: int, attempt: int, on_progress: Callable[[int, int], None]
     ) -> list[Group]:
         config = self._config
+        engine = Heeding(self._engine, on_progress, len(tasks) * config.training.group_size)
         return collect(
-            self._engine,
+            engine,
             self._chat,
             tasks,
             config.training.group_size,
@@ -182,7 +191,7 @@ class Sampler:
             config.simulation,
             config.reward,
             config.seed * _SEED_STRIDE + step + attempt * _AGAIN_STRIDE,
-            on_progress,
+            engine.progress,
         )
 
     def _note(self, done: int, total: int) -> None:

@@ -20,6 +20,7 @@ from rods.rollout.episode import message_seed
 from rods.simulation.session import FAULTS
 from rods.tasks.model import Call, Task, TaskType, Turn
 from rods.training.heldout import Exam
+from rods.training.patience import AbandonedError
 from rods.training.sampling import Draw, Sampler, StalePolicyError
 from rods.training.step import PolicyMismatchError, Stepper
 
@@ -216,6 +217,19 @@ def test_a_stage_draws_by_its_own_settings_and_is_evaluated_by_the_runs() -> Non
     exam = Exam("heldout", EvaluationMode.GREEDY, step=2, epoch=1)
     assert stepper.evaluate([task("h")], exam, silent).mean == 1.0
     stepper.close()
+
+
+def test_a_wish_to_leave_is_heard_before_any_episode_has_ended() -> None:
+    engine, told = SeededEngine(lambda seed: True), []
+
+    def ask(done: int, total: int) -> None:
+        told.append((done, total))
+        if len(told) == 3:
+            raise AbandonedError("asked to stop")
+
+    with pytest.raises(AbandonedError):
+        Sampler(config(), engine, CHAT).take([task("x")], 1, ask)
+    assert told == [(0, 2)] * 3
 
 
 def test_the_same_rollouts_whether_drawn_ahead_or_not() -> None:
