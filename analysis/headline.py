@@ -5,7 +5,7 @@ The study's curves travel with the code as `headline.json`, which `python -m ben
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, cycle
 from pathlib import Path
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from pydantic import TypeAdapter, ValidationError
 
 from analysis import tables
-from analysis.figures import legend_below
+from analysis.figures import legend_below, new_axes
 from analysis.load import RunData
 from analysis.study_figures import COLOURS, LINES, MODES
 from rods.errors import RodsError
@@ -24,6 +24,7 @@ from rods.exchange.atomic import CorruptFileError, read_json
 
 _FILE = Path(__file__).with_name("headline.json")
 _BANDS = ("static", "rods")  # the comparison in question; bands of all would hide each other
+_COLOURS = (*COLOURS[:6], "#8C510A", *COLOURS[7:])  # black is this run's
 _SAME = (("model", "path", "shipped/tiny"), ("tasks", "source", "scripted"))
 
 
@@ -88,19 +89,14 @@ def comparable(config: Mapping[str, Any]) -> bool:
     return all(config[section][key] == value for section, key, value in _SAME)
 
 
-def figure(headline: Headline, run: RunData) -> Figure:
-    """Held-out progress reward over rollouts trained on, greedy beside temperature 1; this run in black."""
-    drawn = Figure(figsize=(11, 4.6), layout="constrained", dpi=110)
-    panels: Sequence[Axes] = drawn.subplots(1, 2, sharey=True)
-    for axes, (mode, title) in zip(panels, MODES.items(), strict=True):
-        for arm, colour, line in zip(headline.arms, cycle(COLOURS), cycle(LINES), strict=False):
-            _arm(axes, arm, mode, colour, line)
-        axes.plot(*_own(run, mode), color="black", marker="o", linewidth=2.5, label="this run")
-        axes.set(title=title, xlabel="rollouts trained on")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", alpha=0.3)
-    panels[0].set_ylabel("held-out progress reward")
-    legend_below(drawn, panels[0])
+def figure(headline: Headline, run: RunData, mode: str) -> Figure:
+    """Held-out progress reward over rollouts trained on, by the kind of decoding; this run in black."""
+    drawn, axes = new_axes("rollouts trained on", f"held-out progress reward, {MODES[mode]}")
+    for arm, colour, line in zip(headline.arms, cycle(_COLOURS), cycle(LINES), strict=False):
+        _arm(axes, arm, mode, colour, line)
+    axes.plot(*_own(run, mode), color="black", marker="o", linewidth=2.5, label="this run")
+    drawn.set_size_inches(7.2, 5.2)
+    legend_below(drawn, axes)
     return drawn
 
 

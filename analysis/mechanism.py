@@ -22,6 +22,10 @@ STAGES = {
 """The stage of synthesis in which a kind of failure arises; a failure keeps its kind only."""
 
 
+KINDS = tuple(kind for kinds in STAGES.values() for kind in kinds)
+"""Of failed attempts, in the order of the stages."""
+
+
 @dataclass(frozen=True)
 class Latency:
     """One variant's way in training steps.

@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from analysis import figures, headline, links, tables
 from analysis.links import Link
 from analysis.load import RunData, load
+from analysis.study_figures import MODES
 from rods.exchange.atomic import write_bytes, write_text
 from rods.exchange.rundir import RunDir
 
 _CHAINS_SHOWN = 12
 _PAGE = "index.html"
-_HEADLINE = "headline.png"
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,9 @@ def build(run_dir: Path) -> ReportPaths:
         write_bytes(plots[-1], _png(draw(data)))
     study = headline.load()
     if study is not None and headline.comparable(data.config):
-        plots.append(folder / _HEADLINE)
-        write_bytes(plots[-1], _png(headline.figure(study, data)))
+        for mode in MODES:
+            plots.append(_beside(folder, mode))
+            write_bytes(plots[-1], _png(headline.figure(study, data, mode)))
     return ReportPaths(_write(data, folder), tuple(plots))
 
 
@@ -70,20 +71,23 @@ def _write(data: RunData, folder: Path) -> Path:
         {"title": title, "name": name, "data": _encoded(folder / f"{name}.png")}
         for name, (title, _) in figures.FIGURES.items()
     ]
-    beside = _encoded(folder / _HEADLINE) if (folder / _HEADLINE).is_file() else ""
+    beside = [_encoded(file) for mode in MODES for file in [_beside(folder, mode)] if file.is_file()]
     write_text(folder / _PAGE, render(data, images, links.found(folder), beside))
     return folder / _PAGE
 
 
 def render(
-    data: RunData, images: Sequence[Mapping[str, str]], pages: Sequence[Link] = (), beside: str = ""
+    data: RunData,
+    images: Sequence[Mapping[str, str]],
+    pages: Sequence[Link] = (),
+    beside: Sequence[str] = (),
 ) -> str:
     """The page as text; all that comes from the run is escaped.
 
     Args:
         images: title and base64 of the run's figures.
         pages: others that hold the run.
-        beside: base64 of the figure with the study's curves; "": none.
+        beside: base64 of the figures with the study's curves.
     """
     environment = Environment(
         loader=PackageLoader("analysis"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -155,6 +159,10 @@ def _settings(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _figure_text(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def _beside(folder: Path, mode: str) -> Path:
+    return folder / f"headline_{mode}.png"
 
 
 def _encoded(image: Path) -> str:

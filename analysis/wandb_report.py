@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from analysis import mechanism
 from analysis.systems import System
 from rods.errors import RodsError
 
@@ -14,16 +15,20 @@ if TYPE_CHECKING:
 
 PANELS = (
     ("Training reward", ("train/reward_mean",)),
-    ("Held-out reward", ("evaluation/greedy/mean", "evaluation/sampled/mean")),
-    ("Active tasks by origin", ("train/pool_seeds", "train/pool_variants", "train/retired")),
+    ("Held-out reward", ("evaluation/heldout/greedy/mean", "evaluation/heldout/sampled/mean")),
+    ("Held-out accuracy", ("evaluation/heldout/greedy/accuracy", "evaluation/heldout/sampled/accuracy")),
+    ("Tasks by origin", ("train/pool_seeds", "train/pool_variants", "train/waiting", "train/retired")),
     ("Zones", ("train/zones/hard", "train/zones/boundary", "train/zones/mastered")),
     ("Share of groups without reward variance", ("train/zero_variance",)),
     ("Seeds and variants", ("train/seeds_emitted", "train/variants_accepted", "train/variants_refused")),
     ("Acceptance of synthesis", ("synthesis/acceptance_rate",)),
+    ("Failed attempts of synthesis", tuple(f"synthesis/errors/{kind}" for kind in mechanism.KINDS)),
     ("Engine against learner", ("train/logprob_gap", "train/parity_gap")),
     ("Seconds of a step", ("train/seconds_rollout", "train/seconds_update", "train/seconds_sync")),
 )
-"""Title and the names under which `rods.tracking` logs what it shows."""
+"""Title and the names under which the roles' trackers log what it shows."""
+TABLES = ("seeds", "variants")
+"""Of the synthesis run, as `rods.tracking_copy` logs them."""
 
 
 class WandbReportError(RodsError):
@@ -55,6 +60,7 @@ def build(systems: Sequence[System], project: str, entity: str, title: str) -> v
         )
         for heading, metrics in PANELS
     ]
+    panels += [v2.WeavePanelSummaryTable(table_name=name) for name in TABLES]
     blocks: list[Any] = [
         v2.H1(text=title),
         v2.P(

@@ -167,7 +167,7 @@ class RunWatcher:
         """Append to metrics/train.jsonl, say it and copy it to W&B."""
         self._metrics.write(record)
         self.diary.record(record)
-        names = (record.get("event", ROLE), record.get("mode"))
+        names = (record.get("event", ROLE), record.get("split"), record.get("mode"))
         self._tracker.log({"/".join(name for name in names if name): record}, record["step"])
 
     def keep(self, step: int, groups: Sequence[Sequence[Rollout]]) -> None:

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 from transformers import AutoModelForCausalLM
+from wandb_files import identities, logged, records
 
 from analysis import tables
 from analysis.load import RunData, load
+from analysis.wandb_report import PANELS
 from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import RunDir
 
@@ -206,8 +208,15 @@ def test_expanded_files_hold_what_arrived(straight):
     assert ids == [event["task_id"] for event in straight.data.named("variant_arrived")]
 
 
-def test_wandb_offline_files_lie_in_the_run_directory(straight):
-    assert list((straight.path / "wandb").rglob("*.wandb"))
+def test_wandb_has_both_roles_under_the_names_that_a_report_shows(straight):
+    found = records(straight.path / "wandb")
+    name = straight.path.name
+    assert identities(found) == {(f"{name}-{role}", name, role) for role in ("train", "synthesis")}
+    steps = [step for step, _ in logged(found, "train/reward_mean")]
+    assert steps == sorted({group.step for group in straight.data.groups})
+    assert logged(found, "seeds/nrows")
+    absent = [name for _, names in PANELS for name in names if not logged(found, name)]
+    assert absent == []
 
 
 def test_status_from_another_shell_sees_a_finished_run(straight):

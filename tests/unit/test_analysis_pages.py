@@ -102,7 +102,8 @@ def test_a_run_of_the_studys_world_stands_beside_its_curves(tmp_path, monkeypatc
     monkeypatch.setattr(headline, "load", lambda: study)
     run = make_run(tmp_path, history(0.75))
     made = report.build(run)
-    assert (run / "report" / "headline.png") in made.plots
+    own = {run / "report" / f"headline_{mode}.png" for mode in ("greedy", "sampled")}
+    assert own <= set(made.plots)
     page = index_of(run)
     assert '<h2 id="beside">' in page
     for text in ("docs/study.md", "abc1234", "240 held-out"):
@@ -119,7 +120,8 @@ def test_the_curves_are_the_studys_and_this_runs_over_rollouts(tmp_path):
         event("group_observed", 2, 1, task_id="a", rewards=[1.0, 0.8, 0.2]),
         evaluated(2, 1, 0.75),
     ]
-    greedy, sampled = headline.figure(study, load(make_run(tmp_path, events))).axes
+    run = load(make_run(tmp_path, events))
+    (greedy,), (sampled,) = (headline.figure(study, run, mode).axes for mode in ("greedy", "sampled"))
     static, zero_variance, own = greedy.get_lines()
     assert list(static.get_xdata()) == [0, 100]
     assert list(zero_variance.get_ydata()) == [0.3, 0.5]

@@ -1,8 +1,6 @@
 """What W&B is given, read back from its offline files: identity over attempts, live synthesis, tables, artifacts."""
 
 import json
-import struct
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +8,9 @@ import pytest
 import yaml
 from analysis_examples import history, make_run
 from typer.testing import CliRunner
-from wandb.proto import wandb_internal_pb2
+from wandb_files import identities, logged, records, until
 
+from analysis import wandb_report
 from rods import tasks, tracking, tracking_copy
 from rods.cli import app
 from rods.config import from_mapping
@@ -23,35 +22,6 @@ from rods.tracking_copy import TrackingError
 from rods.tracking_live import following
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
-
-
-def records(folder):
-    """The records of the offline runs below `folder`, oldest first."""
-    return [record for file in sorted(folder.rglob("*.wandb")) for record in whole(file)]
-
-
-def whole(file):
-    """The records of a run that was finished: W&B writes the last of them a moment after it says so."""
-    until(lambda: any(record.HasField("exit") for record in written(file)))
-    return written(file)
-
-
-def written(file):
-    """The records in a file of LevelDB's log format, behind 7 bytes of header."""
-    found, data, at, content = [], file.read_bytes(), 7, b""
-    while at + 7 <= len(data):
-        if 32768 - at % 32768 < 7:
-            at += 32768 - at % 32768
-            continue
-        size, kind = struct.unpack_from("<HB", data, at + 4)
-        content += data[at + 7 : at + 7 + size]
-        at += 7 + size
-        if kind in (1, 4):  # a whole record, or the last piece of one
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(content)
-            found.append(record)
-            content = b""
-    return found
 
 
 @pytest.fixture
@@ -74,22 +44,6 @@ def synthesised(run, count, writer="synthesis"):
     metrics.close()
 
 
-def logged(found, key):
-    """Steps and values that were logged under `key`, in order."""
-    told = []
-    for each in found:
-        items = {item.key or "/".join(item.nested_key): item.value_json for item in each.history.item}
-        if key in items:
-            told.append((each.history.step.num, json.loads(items[key])))
-    return told
-
-
-def identities(found):
-    return {
-        (each.run.run_id, each.run.run_group, each.run.job_type) for each in found if each.HasField("run")
-    }
-
-
 def contents(found):
     """Paths in each version of each artifact but the tables, which W&B stores as artifacts too."""
     return [
@@ -103,13 +57,6 @@ def checkpointed(run, step):
     folder = run.checkpoints / f"step_{step:06d}-0001"
     folder.mkdir()
     (folder / "COMPLETE").touch()
-
-
-def until(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def keys_in(folder):
@@ -335,5 +282,10 @@ def test_the_dry_run_of_a_report_is_a_specification_without_a_login(offline, tmp
     (grid,) = (block for block in found["spec"]["blocks"] if block["type"] == "panel-grid")
     sets = {each["name"]: each["filters"]["filters"][0]["value"] for each in grid["metadata"]["runSets"]}
     assert sets == {"tiny + random_seeds": [run.name], "tiny": [Path(other).name]}
-    shown = {panel["config"]["chartTitle"] for panel in grid["metadata"]["panelBankSectionConfig"]["panels"]}
-    assert {"Training reward", "Held-out reward", "Zones"} <= shown
+    shown = {
+        panel["config"].get("chartTitle") for panel in grid["metadata"]["panelBankSectionConfig"]["panels"]
+    }
+    assert {title for title, _ in wandb_report.PANELS} <= shown
+    plain = json.dumps(grid)
+    for name in ("evaluation/heldout/greedy/mean", "synthesis/errors/vm_exec_failed", *wandb_report.TABLES):
+        assert name in plain
