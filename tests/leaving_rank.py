@@ -72,7 +72,7 @@ def lead(policy: Slow, moment: str) -> None:
         if moment == "first" or done:
             raise AbandonedError("asked to stop")
 
-    with leading(policy) as leader:  # type: ignore[arg-type, type-var]
+    with leading(policy) as leader:  # type: ignore[arg-type]
         try:
             leader.run([], 1, ask, lambda phase: None)
         except AbandonedError:

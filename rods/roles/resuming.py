@@ -58,7 +58,7 @@ def configuration(run: RunDir, overrides: Sequence[str]) -> Config:
         OmegaConf.update(merged, "launch.resume", str(run.path))
     except (OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(f"{' '.join(values)}: {' '.join(str(error).split())}") from error
-    config = from_mapping(merged)  # type: ignore[arg-type]  # merged from mappings, it is one
+    config = from_mapping(merged)
     validate(config)
     return config
 

@@ -107,7 +107,7 @@ def test_how_far_the_running_ones_are_is_told_now_and_then(
     odd.manifest.write_text("{")
     sweep = sweep_local.Line([run, odd], 2)
     waiting = subprocess.Popen(["sleep", "60"])
-    sweep._running = {each.name: (each, 1, waiting) for each in (run, odd)}  # type: ignore[dict-item]
+    sweep._running = {each.name: (each, 1, waiting) for each in (run, odd)}
     sweep._tell()
     assert capsys.readouterr().out == ""
     monkeypatch.setattr(sweep_local, "_TELL_EVERY_S", 0.0)
