@@ -42,13 +42,13 @@ def evaluate(
     """
     from rods.evaluation import result
     from rods.evaluation.show import table
-    from rods.roles.evaluate import Order, evaluate
+    from rods.roles.evaluate import Order, evaluate, prepare
 
     other = result.read(against) if against else None
     named = str(find_run(policy)) if policy == LATEST or (Path("runs") / policy).exists() else policy
     order = Order(named, suite, split, out, tuple(overrides or ()))
     try:
-        folder, found = evaluate(order, _tell)
+        folder, found = evaluate(prepare(order), _tell)
     except KeyboardInterrupt:
         typer.echo("stopped; what was played is kept, the same command goes on", err=True)
         raise typer.Exit(130) from None

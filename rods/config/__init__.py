@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rods.config.checks import Problem
 from rods.config.curriculum import BoundaryConfig, BufferConfig
+from rods.config.evaluation import EvaluationConfig
 from rods.config.learning import (
     CriticConfig,
     ModelConfig,
@@ -50,6 +51,7 @@ __all__ = [
     "ContainerConfig",
     "CriticConfig",
     "EngineServerConfig",
+    "EvaluationConfig",
     "ExchangeConfig",
     "JobConfig",
     "LaunchConfig",
@@ -83,6 +85,7 @@ class Config:
     tasks: TasksConfig = field(default_factory=TasksConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     synthesis: SynthesisConfig = field(default_factory=SynthesisConfig)
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)

@@ -8,24 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
-from collections.abc import Mapping
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from launchers import snapshot
 from rods.config import Config, ModelConfig
 from rods.errors import RodsError
 from rods.exchange import marker
-from rods.exchange.atomic import read_json
 from rods.exchange.rundir import RunDir
 from rods.model_path import local
 
-_PREFIX = "model."  # the policy module wraps the language model under this name
 _POLICY = "policy"
 
 
@@ -83,14 +75,17 @@ def as_model(chosen: Chosen, start: ModelConfig, target: Path) -> Path:
         start: the model that the run began from: configuration, tokenizer, and dtype of what is written.
 
     Raises:
-        PolicyError: the checkpoint's weights do not fit that model.
+        GatheringError: the checkpoint's weights do not fit that model.
     """
     if chosen.step is None:
         return chosen.folder
     if not (target / "config.json").is_file():
         partial = target.with_name(f".{target.name}.tmp")
         shutil.rmtree(partial, ignore_errors=True)
-        _convert(chosen.folder, Path(local(start.path)), start.dtype, partial)
+        # Imported here: who only looks for a policy has no use for torch.
+        from rods.evaluation.gathering import convert
+
+        convert(chosen.folder, Path(local(start.path)), start.dtype, partial)
         partial.replace(target)
     return target
 
@@ -132,37 +127,3 @@ def _of_checkpoint(given: str, folder: Path) -> Chosen:
             f"checkpoint {folder}: expected it inside its run directory, whose config.yaml says which model it is of"
         )
     return Chosen(given, folder, run, marker.read(folder).step)
-
-
-def _convert(checkpoint: Path, start: Path, dtype: str, target: Path) -> None:
-    model = AutoModelForCausalLM.from_pretrained(str(start), dtype=getattr(torch, dtype))
-    weights = {name.removeprefix(_PREFIX): tensor for name, tensor in _weights(checkpoint).items()}
-    try:
-        model.load_state_dict(weights, strict=False)
-    except RuntimeError as error:
-        raise PolicyError(
-            f"checkpoint {checkpoint}: its weights do not fit the model in {start} ({error})"
-        ) from error
-    missing = {name for name, _ in model.named_parameters()} - set(weights)
-    if missing:
-        raise PolicyError(
-            f"checkpoint {checkpoint}: expected every weight of the model in {start}, "
-            f"found no {', '.join(sorted(missing)[:3])}"
-        )
-    model.save_pretrained(target)
-    AutoTokenizer.from_pretrained(str(start)).save_pretrained(target)
-
-
-def _weights(checkpoint: Path) -> Mapping[str, torch.Tensor]:
-    """By name, with the module's prefix; ZeRO's pieces are put together by DeepSpeed's own tool."""
-    if read_json(checkpoint / "learner.json")["zero_stage"] == 0:
-        state = torch.load(checkpoint / "model" / "mp_rank_00_model_states.pt", weights_only=True)
-        module: Mapping[str, torch.Tensor] = state["module"]
-        return module
-    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
-
-    with redirect_stdout(sys.stderr):  # it talks where results are printed
-        gathered: Mapping[str, torch.Tensor] = get_fp32_state_dict_from_zero_checkpoint(
-            str(checkpoint), tag="model"
-        )
-    return gathered

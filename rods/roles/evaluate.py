@@ -52,7 +52,37 @@ class Order:
     overrides: tuple[str, ...] = ()
 
 
-def evaluate(order: Order, on_progress: Callable[[int, int], None]) -> tuple[Path, dict[str, Any]]:
+@dataclass(frozen=True)
+class Prepared:
+    """An order that can be carried out.
+
+    Attributes:
+        chosen: the policy.
+        config: under which it is scored.
+        tasks: on which.
+        facts: what is scored, and under which rules: two evaluations with equal facts are one.
+    """
+
+    order: Order
+    chosen: policies.Chosen
+    config: Config
+    tasks: tuple[Task, ...]
+    facts: dict[str, Any]
+
+
+def prepare(order: Order) -> Prepared:
+    """Find the policy, its settings and the tasks.
+
+    Raises:
+        RodsError: it cannot be evaluated; the message is complete.
+    """
+    chosen = policies.find(order.policy)
+    config = settings(policies.config_of(chosen), order.policy, suites.get(order.suite), order.overrides)
+    tasks = suites.tasks_of(config, order.split)
+    return Prepared(order, chosen, config, tasks, _facts(order, chosen, config, tasks))
+
+
+def evaluate(exam: Prepared, on_progress: Callable[[int, int], None]) -> tuple[Path, dict[str, Any]]:
     """Score the policy; started again after a kill, the same order goes on where it was.
 
     Returns:
@@ -62,20 +92,16 @@ def evaluate(order: Order, on_progress: Callable[[int, int], None]) -> tuple[Pat
         RodsError: it cannot be evaluated; the message is complete.
     """
     _quiet()
-    suite = suites.get(order.suite)
-    chosen = policies.find(order.policy)
-    config = settings(policies.config_of(chosen), order.policy, suite, order.overrides)
-    tasks = suites.tasks_of(config, order.split)
-    facts = _facts(order, chosen, config, tasks)
-    folder = order.out or _folder(chosen, facts)
+    config = exam.config
+    folder = exam.order.out or _folder(exam.chosen, exam.facts)
     make_dirs(folder)
-    _claim(folder, facts)
+    _claim(folder, exam.facts)
     if (folder / result.RESULT).is_file():
         return folder, result.read(folder)
-    model = policies.as_model(chosen, config.model, folder / _MODEL)
+    model = policies.as_model(exam.chosen, config.model, folder / _MODEL)
     config = replace(config, model=replace(config.model, path=str(model)))
-    played, engine = _play(config, tasks, folder, on_progress)
-    found = result.assemble(played, {**facts, "engine": engine, "versions": _versions()})
+    played, engine = _play(config, exam.tasks, folder, on_progress)
+    found = result.assemble(played, {**exam.facts, "engine": engine, "versions": _versions()})
     write_json(folder / result.RESULT, found)
     return folder, found
 
@@ -95,7 +121,6 @@ def _play(
 
 
 def _facts(order: Order, chosen: policies.Chosen, config: Config, tasks: Sequence[Task]) -> dict[str, Any]:
-    """What is scored, and under which rules: two evaluations with equal facts are one."""
     return {
         "suite": order.suite,
         "split": order.split,

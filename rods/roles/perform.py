@@ -21,7 +21,14 @@ from rods.exchange.rundir import RunDir
 from rods.registry import Registry
 
 _SHOWN = 5
-ROLES = Registry("role", {"train": "rods.roles.train:main", "synthesis": "rods.roles.synthesize:main"})
+ROLES = Registry(
+    "role",
+    {
+        "train": "rods.roles.train:main",
+        "evaluate": "rods.roles.evaluating:main",
+        "synthesis": "rods.roles.synthesize:main",
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,9 @@ def _run(run: RunDir, role: str, attempt: int) -> int:
     # No blanks: Slurm's proctrack/linuxproc misreads such a process and cannot end it any more.
     setproctitle(f"rods-{role}:{run.name}")
     permissions.adopt_from(run.path)
-    main = ROLES.get(role)
-    snapshot.verify(run)
+    config = snapshot.verify(run)
+    # A run that only evaluates has the trainer's place filled by the evaluation.
+    main = ROLES.get("evaluate" if role == TRAIN and config.evaluation.enabled else role)
     snapshot.check_origin(run)
     _tell_changes(run, role)
     stop.clear_stale(run, attempt)

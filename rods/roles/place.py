@@ -7,6 +7,7 @@ from pathlib import Path
 from launchers import slurm
 from rods import model_path
 from rods.config import Config
+from rods.evaluation import policies
 from rods.tasks import file
 
 
@@ -25,10 +26,12 @@ def check_files(config: Config) -> None:
     """Whether the model and the tasks of a run on this machine are here; of other machines nothing is known.
 
     Raises:
-        ModelNotFoundError, TaskFileError: names the path.
+        ModelNotFoundError, TaskFileError, PolicyError: names the path.
     """
     if config.cluster.kind != "local":
         return
+    if config.evaluation.enabled:
+        policies.find(config.evaluation.policy)
     model_path.resolve(config.model.path)
     if config.tasks.source == "file":
         file.check_there(Path(config.tasks.path))

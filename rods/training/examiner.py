@@ -82,7 +82,7 @@ class Examiner:
         self.evaluated = step
         self._best.consider(event for event in events if event.split == self._guide)
         for event, seconds in done:
-            self._parts.watcher.log({**_told(event), **seconds})
+            self._parts.watcher.log({**told(event), **seconds})
 
     def _timed(self, tasks: Sequence[Task], exam: Exam) -> tuple[EvaluationDone, dict[str, float]]:
         watcher, started, computed = self._parts.watcher, time.perf_counter(), time.process_time()
@@ -106,8 +106,8 @@ class Examiner:
         return tasks.validation if split == VALIDATION else tasks.heldout
 
 
-def _told(event: EvaluationDone) -> dict[str, object]:
-    """For the metrics: without the single tasks' scores, which are in the journal."""
+def told(event: EvaluationDone) -> dict[str, object]:
+    """An evaluation's line in the metrics: without the single tasks' scores, which are in the journal."""
     return {key: value for key, value in event.to_json().items() if key not in ("name", "scores")} | {
         "event": "evaluation"
     }

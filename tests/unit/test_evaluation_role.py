@@ -19,7 +19,7 @@ from rods.evaluation import policies
 from rods.evaluation.policies import PolicyError
 from rods.exchange import marker
 from rods.exchange.rundir import RunDir
-from rods.roles.evaluate import EvaluationError, Order, evaluate
+from rods.roles.evaluate import EvaluationError, Order, evaluate, prepare
 from rods.training import checkpoint
 from rods.training.checkpoint import Position
 from rods.training.learner import Learner
@@ -93,26 +93,26 @@ def test_an_evaluation_is_kept_in_its_run_and_repeated_for_free(tmp_path: Path, 
     random_policy.save(run.path / "policy")
     told: list[tuple[int, int]] = []
     order = Order(str(run.path), "scripted", "heldout")
-    folder, found = evaluate(order, lambda done, count: told.append((done, count)))
+    folder, found = evaluate(prepare(order), lambda done, count: told.append((done, count)))
     assert folder.parent == run.path / "evaluations"
     assert told[-1] == (3, 3)
     assert found["overall"]["count"] == len((folder / "trajectories.jsonl").read_text().splitlines()) == 3
     assert found["engine"] == "hf"
     assert {"torch", "transformers", "bfcl-eval", "python"} <= set(found["versions"])
-    assert evaluate(order, lambda done, count: pytest.fail("played again")) == (folder, found)
+    assert evaluate(prepare(order), lambda done, count: pytest.fail("played again")) == (folder, found)
 
 
 def test_another_policy_or_other_settings_do_not_continue_a_folder(tmp_path: Path, start: Path) -> None:
     out = tmp_path / "out"
     few = (*OVERRIDES, "model.max_length=512", "tasks.heldout_count=1")
-    evaluate(Order(str(start), "scripted", "heldout", out, few), lambda done, count: None)
+    evaluate(prepare(Order(str(start), "scripted", "heldout", out, few)), lambda done, count: None)
     other = random_policy.save(tmp_path / "other", seed=1)
     for order in (
         Order(str(other), "scripted", "heldout", out, few),
         Order(str(start), "scripted", "heldout", out, (*few, "rollout.temperature=1.0")),
     ):
         with pytest.raises(EvaluationError, match=r"another (policy|settings)"):
-            evaluate(order, lambda done, count: None)
+            evaluate(prepare(order), lambda done, count: None)
 
 
 def test_the_command_prints_a_table_json_and_a_comparison(tmp_path: Path, start: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rods.config.checks import Problem, finite
-from rods.config.rules import cluster, curriculum, learning, rollout, running, stages, synthesis
+from rods.config.rules import cluster, curriculum, evaluation, learning, rollout, running, stages, synthesis
 
 if TYPE_CHECKING:
     from rods.config import Config
@@ -19,6 +19,7 @@ def _finite(config: Config) -> Iterator[Problem]:
 RULES = (
     _finite,
     *learning.RULES,
+    *evaluation.RULES,
     *stages.RULES,
     *rollout.RULES,
     *synthesis.RULES,

@@ -18,7 +18,6 @@ LARGEST_SEED = 2**63 - 1  # the seeds of torch and vLLM are signed 64-bit number
 # Scripted tasks are drawn one by one at the start and kept in memory by both roles: a slip of the finger on the
 # count would look like a run that hangs.
 MOST_SCRIPTED = 1_000_000
-MODES = ("sampled", "greedy")
 
 
 def _seeds(config: Config) -> Iterator[Problem]:
@@ -86,7 +85,7 @@ def _training(config: Config) -> Iterator[Problem]:
     yield from choice("training.loss_aggregation", training.loss_aggregation, aggregations)
     for name in ("epochs", "keep_checkpoints", "ranks_per_node", "threads"):
         yield from at_least(f"training.{name}", getattr(training, name), 1)
-    for name in ("checkpoint_every_steps", "evaluate_every_steps", "evaluate_every_epochs", "max_resamples"):
+    for name in ("checkpoint_every_steps", "max_resamples"):
         yield from at_least(f"training.{name}", getattr(training, name), 0)
     yield from positive("training.parity_tolerance", training.parity_tolerance)
     if training.zero_stage not in (0, 1, 2, 3):
@@ -105,19 +104,6 @@ def _budget(config: Config) -> Iterator[Problem]:
             f"not whole groups of training.group_size = {size}",
             f"set {max(1, count // size) * size}, or null to end with the last epoch",
         )
-
-
-def _evaluation(config: Config) -> Iterator[Problem]:
-    training = config.training
-    modes = training.evaluation_modes
-    if not modes or len(set(modes)) < len(modes) or not set(modes) <= set(MODES):
-        yield Problem(
-            "training.evaluation_modes",
-            modes,
-            "an evaluation decodes in one mode at least, and in each once",
-            f"set [{', '.join(MODES)}] or one of them",
-        )
-    yield from choice("training.keep_best", training.keep_best, ("", *training.evaluation_modes))
 
 
 def _objective(config: Config) -> Iterator[Problem]:
@@ -248,7 +234,6 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _model,
     _training,
     _budget,
-    _evaluation,
     _objective,
     _credit,
     _critic,

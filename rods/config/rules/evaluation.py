@@ -1,0 +1,52 @@
+"""Rules for evaluations, in the course of a run and by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from rods.config.checks import Problem, at_least, choice
+
+if TYPE_CHECKING:
+    from rods.config import Config
+
+MODES = ("sampled", "greedy")
+
+
+def _in_training(config: Config) -> Iterator[Problem]:
+    training = config.training
+    for name in ("evaluate_every_steps", "evaluate_every_epochs"):
+        yield from at_least(f"training.{name}", getattr(training, name), 0)
+    modes = training.evaluation_modes
+    if not modes or len(set(modes)) < len(modes) or not set(modes) <= set(MODES):
+        yield Problem(
+            "training.evaluation_modes",
+            modes,
+            "an evaluation decodes in one mode at least, and in each once",
+            f"set [{', '.join(MODES)}] or one of them",
+        )
+    yield from choice("training.keep_best", training.keep_best, ("", *training.evaluation_modes))
+
+
+def _alone(config: Config) -> Iterator[Problem]:
+    asked, job = config.evaluation, config.cluster.train
+    yield from choice("evaluation.suite", asked.suite, ("bfcl_v3", "scripted"))
+    yield from choice("evaluation.split", asked.split, ("heldout", "validation", "train"))
+    if asked.enabled is not bool(asked.policy):
+        yield Problem(
+            "evaluation.policy",
+            asked.policy,
+            "a policy is scored by +experiment=evaluate_only, and by nothing else",
+            "give both, or neither",
+        )
+    if not asked.enabled:
+        return
+    if config.synthesis.enabled:
+        yield Problem(
+            "synthesis.enabled", True, "nothing is trained where a policy is scored", "set it to false"
+        )
+    if job.nodes > 1:
+        yield Problem("cluster.train.nodes", job.nodes, "an evaluation is one process", "set it to 1")
+
+
+RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (_in_training, _alone)

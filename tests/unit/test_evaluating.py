@@ -1,0 +1,102 @@
+"""A run that only evaluates: its journal, metrics and result; what stops it, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import random_policy
+import yaml
+
+from launchers.identity import plain
+from rods.config import Config, ConfigError, EvaluationConfig, SynthesisConfig, TrackingConfig
+from rods.evaluation import play
+from rods.exchange import stop
+from rods.exchange.lineage import history
+from rods.exchange.metrics import read_metrics
+from rods.exchange.rundir import RunDir
+from rods.roles import evaluating, place
+from rods.roles.train import RunWatcher
+
+TYPED = (
+    "+experiment=evaluate_only",
+    "launch.mode=wait",
+    "rollout.engine=hf",
+    "rollout.max_message_tokens=8",
+    "rollout.max_concurrent=1",
+    "model.max_length=512",
+    "tasks.heldout_count=3",
+)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_policy.save(tmp_path_factory.mktemp("start") / "model")
+
+
+def made(folder: Path, policy: Path, *typed: str) -> RunDir:
+    """A launched run whose one role has not begun."""
+    run = RunDir.create(folder / "runs", "made", "0" * 64)
+    config = Config(
+        evaluation=EvaluationConfig(True, str(policy), "scripted", "heldout"),
+        synthesis=SynthesisConfig(enabled=False),
+        tracking=TrackingConfig(wandb="disabled"),
+    )
+    run.config_file.write_text(yaml.safe_dump(plain(config)))
+    run.update_manifest(overrides=[*TYPED, *typed])
+    run.attempt_dir(1).mkdir(parents=True)
+    return run
+
+
+def test_the_result_lies_in_the_run_and_its_journal_is_that_of_a_run_without_steps(
+    tmp_path: Path, start: Path
+) -> None:
+    run = made(tmp_path, start)
+    assert evaluating.main(str(run.path), 1) == 0
+    events = history(run.journal_dir, "train")
+    assert [event["name"] for event in events] == ["run_started", "evaluation_done", "run_finished"]
+    folder = run.path / "evaluations" / "scripted-heldout"
+    played = play.read(folder / play.TRAJECTORIES)
+    assert events[1]["scores"] == {task: each["progress"] for task, each in played.items()}
+    assert (events[1]["mode"], events[1]["split"], events[1]["count"]) == ("greedy", "heldout", 3)
+    (line,) = read_metrics(run.metrics / "train.jsonl")
+    assert (line["event"], line["mean"], line["accuracy"]) == ("evaluation", events[1]["mean"], 0.0)
+    assert (folder / "result.json").is_file()
+
+
+def test_asked_to_stop_it_keeps_what_was_played_and_another_attempt_goes_on(
+    tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = made(tmp_path, start, "rollout.temperature=1.0")
+    beat = RunWatcher.beat
+
+    def asked(watcher: RunWatcher, phase: str, **info: int) -> None:
+        beat(watcher, phase, **info)
+        if info.get("done") == 2:
+            stop.request(run, 1, "for the test")
+
+    monkeypatch.setattr(RunWatcher, "beat", asked)
+    assert evaluating.main(str(run.path), 1) == os.EX_TEMPFAIL
+    file = run.path / "evaluations" / "scripted-heldout" / play.TRAJECTORIES
+    kept = file.read_bytes()
+    assert len(kept.splitlines()) == 2
+    assert not list(run.journal_dir.glob("*"))
+    run.attempt_dir(2).mkdir(parents=True)
+    assert evaluating.main(str(run.path), 2) == 0
+    assert file.read_bytes().startswith(kept)
+    assert history(run.journal_dir, "train")[1]["mode"] == "sampled"
+
+
+@pytest.mark.parametrize("typed", ["rollout=paper", "simulation.hints=envtuning", "rollout.temperature=0.7"])
+def test_what_the_policy_or_the_suite_decides_is_refused(typed: str, tmp_path: Path, start: Path) -> None:
+    run = made(tmp_path, start, typed)
+    with pytest.raises(ConfigError, match=typed.partition("=")[0]):
+        evaluating.main(str(run.path), 1)
+    assert not list(run.journal_dir.glob("*"))
+
+
+def test_a_policy_that_is_not_there_is_refused_before_the_launch(tmp_path: Path) -> None:
+    config = Config(evaluation=EvaluationConfig(True, str(tmp_path / "nothing"), "scripted", "heldout"))
+    with pytest.raises(Exception, match="nothing"):
+        place.check_files(config)
