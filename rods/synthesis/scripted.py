@@ -43,7 +43,7 @@ class ScriptedBackend:
             NoPatternError: no rule for this agent, or none that fits.
         """
         rules: Mapping[str, Rule] = scripted_general.RULES
-        if scripted_phrasebook.applies(inputs["seed"].task) and not _storyless(inputs):
+        if scripted_phrasebook.applies(inputs["seed"].task):
             rules = {**rules, **scripted_phrasebook.RULES}
         if agent not in rules:
             raise NoPatternError(f"the scripted backend has no rule for the agent {agent!r}")
@@ -53,12 +53,6 @@ class ScriptedBackend:
 
     async def close(self) -> None:
         """Nothing to free."""
-
-
-def _storyless(inputs: Mapping[str, Any]) -> bool:
-    """Whether there was no planner: the phrasebook's whole tasks are its plans, so its rules do not fit then."""
-    told = inputs.get("draft") or inputs.get("outline")
-    return told is not None and not told.narrative
 
 
 def build(config: SynthesisConfig) -> ScriptedBackend:

@@ -40,13 +40,29 @@ _PRECONDITIONS = (
 
 def _plan(inputs: Mapping[str, Any], rng: random.Random) -> Plan:
     seed: Seed = inputs["seed"]
-    turns = [PlannedTurn(functions=[call.name for call in turn.calls]) for turn in seed.turns]
+    turns = [PlannedTurn(functions=names) for names in _planned(seed)]
     domains = ", ".join(seed.task.classes)
     story = f"Another user works with {domains} and asks for other values."
     # A state that Config Patch has changed is another one already, and the change may go by a name.
     untouched = inputs["state"] == seed.task.initial_state
     state = scripted_world.renamed(inputs["state"], rng.randrange(2**32)) if untouched else None
     return Plan(narrative=story, turns=turns, initial_state=state)
+
+
+def _planned(seed: Seed) -> list[list[str]]:
+    """The seed's functions per turn; without its last turn, or the last call of its only one, for a step shallower.
+
+    Raises:
+        NoPatternError: for a step deeper, which takes a call that the seed does not show; or nothing can be left out.
+    """
+    turns = [[call.name for call in turn.calls] for turn in seed.turns]
+    if seed.shift == 0:
+        return turns
+    if seed.shift < 0 and len(turns) > 1 and len(turns) - 1 not in seed.gaps:
+        return turns[:-1]
+    if seed.shift < 0 and len(turns) == 1 and len(turns[0]) > 1 and not seed.gaps:
+        return [turns[0][:-1]]
+    raise NoPatternError(f"templates cannot move this seed by {seed.shift:+d}: they repeat its own calls")
 
 
 def _arguments(inputs: Mapping[str, Any], _: random.Random) -> Arguments:

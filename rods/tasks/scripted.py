@@ -17,7 +17,7 @@ from itertools import cycle, islice
 from rods.config import TasksConfig
 from rods.errors import RodsError
 from rods.tasks.model import Task, TaskType
-from rods.tasks.scripted_script import Script, write
+from rods.tasks.scripted_script import write
 from rods.tasks.scripted_states import CLASSES, FILES, MESSAGES, TICKETS
 from rods.tasks.taskset import TaskSet, make
 
@@ -118,23 +118,6 @@ def generate(
         if task is not None:
             return task
     raise ScriptedTasksError(f"no {type.value} {kind} task of {count} requests in {_DRAWS_PER_TASK} worlds")
-
-
-def compose(rng: random.Random, kind: str, operations: Sequence[str]) -> Script | None:
-    """These operations turn by turn, in a fresh world of the kind's classes, with fresh names and words.
-
-    Args:
-        rng: source of every choice.
-        kind: one of `KINDS`.
-        operations: names in `phrasebook.OPERATIONS`, one per request.
-
-    Returns:
-        None when the drawn world does not allow them; another draw may.
-
-    Raises:
-        UnknownOperationError: an operation that does not exist.
-    """
-    return write(rng, kind, KINDS[kind].classes, [(name,) for name in operations])
 
 
 def _distinct(rng: random.Random, taken: Sequence[Task]) -> Iterator[Task]:

@@ -83,18 +83,25 @@ class Script:
 def write(
     rng: random.Random, kind: str, classes: Sequence[str], choices: Sequence[Sequence[str]]
 ) -> Script | None:
-    """Requests in one drawn world, each turn's operation drawn from its choices; None where that fails.
+    """Requests in one drawn world of these classes; the rest as in `write_in`."""
+    return write_in(rng, kind, random_state(rng, classes), choices)
+
+
+def write_in(
+    rng: random.Random, kind: str, state: Mapping[str, Any], choices: Sequence[Sequence[str]]
+) -> Script | None:
+    """Requests in one world, each turn's operation drawn from its choices; None where that fails.
 
     Args:
         rng: source of every choice.
         kind: the task's label.
-        classes: of the world.
+        state: class name → scenario.
         choices: per turn, names of operations.
 
     Raises:
         UnknownOperationError: an operation that does not exist.
+        ScriptedWorldError: a state of other classes than scripted tasks have.
     """
-    state = random_state(rng, classes)
     world = LiveWorld.open(state)
     requests: list[Proposal] = []
     omissions: list[Omission | None] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -25,7 +26,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 CONFIG = soak_config(
     seed=5,
-    boundary={"selection": "posterior", "posterior_rollouts": 4},
+    boundary={
+        "selection": "posterior",
+        "posterior_rollouts": 4,
+        "depth_shift": "adaptive",
+        "dry_below": 1.0,
+    },
     buffer={"injection": "stream", "sampling": "prioritised", "review_epochs": 1, "burn_in": 0},
 )
 KILLS = 8
@@ -38,6 +44,23 @@ def nursery(tmp_path: Path) -> Iterator[Nursery]:
     nursery.close()
 
 
+def moved_variants(run: RunDir) -> list[Task]:
+    """The variants that were asked to be a step away from their seeds; all of them are."""
+    shifts = {
+        deed["key"]: deed["depth_shift"]
+        for deed in history(run.journal_dir, "train")
+        if deed["name"] == "seed_emitted"
+    }
+    seeds = {key: Task.from_json(run.queue("seeds").read("done", key)["task"]) for key in shifts}
+    lines = [line for path in run.path.glob("expanded/*.jsonl") for line in path.read_text().splitlines()]
+    variants = [Task.from_json(json.loads(line)) for line in lines]
+    for variant in variants:
+        key = variant.provenance["key"]
+        assert variant.provenance["depth_shift"] == shifts[key]
+        assert len(variant.turns) == len(seeds[key].turns) + shifts[key]
+    return [variant for variant in variants if variant.provenance["depth_shift"]]
+
+
 def test_a_run_with_all_extensions_survives_kills_unchanged(nursery: Nursery, tmp_path: Path) -> None:
     straight, crashed = (nursery.create(tmp_path / "runs", CONFIG) for _ in range(2))
     assert nursery.finish(straight) == 0, supervisor_log(straight)
@@ -46,6 +69,7 @@ def test_a_run_with_all_extensions_survives_kills_unchanged(nursery: Nursery, tm
     entered = {deed["task_id"]: deed["step"] for deed in deeds if deed["name"] == "variant_injected"}
     assert any(entered[task] == arrived[task] for task in entered), "nothing was streamed"
     assert any(deed["name"] == "task_readmitted" for deed in deeds), "nothing was reviewed"
+    assert moved_variants(straight), "no variant is deeper or shallower"
     tally = Tally()
     killer = Killer(nursery, crashed, random.Random(1), tally)
     while tally.kills < KILLS and not stop.is_finished(crashed):

@@ -74,6 +74,7 @@ def test_rods_after_envtuning_expands_when_the_hints_are_off(name: str) -> None:
 def test_rods_plus_has_all_extensions_on(name: str) -> None:
     config = experiment(name)
     assert (config.boundary.selection, config.buffer.injection) == ("posterior", "stream")
+    assert config.boundary.depth_shift == "adaptive"
     assert config.buffer.review_epochs > 0
     assert config.training.credit == "turn"
     assert config.synthesis.enabled

@@ -20,8 +20,9 @@ from rods.tasks.bfcl import RESTORED_QUERY
 from rods.tasks.model import Task, TaskType, Turn
 from rods.tasks.phrasebook import UnknownOperationError, operations
 from rods.tasks.profile import leaves
-from rods.tasks.scripted import KINDS, TYPES, ScriptedTasksError, compose, generate
-from rods.tasks.scripted_states import CLASSES
+from rods.tasks.scripted import KINDS, TYPES, ScriptedTasksError, generate
+from rods.tasks.scripted_script import Script, write, write_in
+from rods.tasks.scripted_states import CLASSES, random_state
 from rods.tasks.scripted_world import LiveWorld, is_error
 
 SIMULATION = SimulationConfig()
@@ -219,6 +220,25 @@ def test_composing_repeats_operations_with_fresh_content() -> None:
 def test_composing_what_no_workspace_allows_is_none() -> None:
     # Nothing to go up to at the root, whatever is drawn.
     assert compose(random.Random(0), "navigate", ("up",)) is None
+def compose(rng: random.Random, kind: str, names: Sequence[str]) -> Script | None:
+    """These operations in a fresh world of the kind's classes."""
+    return write(rng, kind, KINDS[kind].classes, [(name,) for name in names])
+
+
+def test_composing_in_a_world_that_is_given_leaves_it_as_it_is() -> None:
+    state = random_state(random.Random(3), CLASSES)
+    before = json.dumps(state)
+    scripts = [write_in(random.Random(draw), "view", state, [("cat", "ls"), ("wc",)]) for draw in range(40)]
+    made = [script for script in scripts if script]
+    assert made
+    assert json.dumps(state) == before
+    assert all(script.state == state for script in made)
+    assert {operations(script.task(TaskType.BASE, script.turns)) for script in made} == {
+        ("cat", "wc"),
+        ("ls", "wc"),
+    }
+
+
 
 
 def test_composing_an_unknown_operation_is_an_error() -> None:

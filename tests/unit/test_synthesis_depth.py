@@ -12,14 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthesis_examples import FILES, Answers, context, plan, seed_task
 
-from rods.config import SynthesisConfig
-from rods.synthesis import planner, prompting
+from rods import tasks
+from rods.config import SynthesisConfig, TasksConfig
+from rods.synthesis import filters, planner, prompting
 from rods.synthesis.agents import Arguments, Query
 from rods.synthesis.depth import SHIFTS, Target
 from rods.synthesis.errors import FuncSampleFailure
 from rods.synthesis.pipeline import Outcome, Pipeline
+from rods.synthesis.scripted import build
 from rods.synthesis.seeds import read_seed
-from rods.tasks.model import TaskType
+from rods.tasks.model import Task, TaskType
+from rods.tasks.phrasebook import operations
 from rods.tasks.profile import Edge, Profile, depth_of, distance
 
 ALLOWED = SynthesisConfig().max_profile_distance
@@ -192,6 +195,53 @@ def test_a_variant_has_the_depth_that_was_asked_for_and_says_so(shift: int, turn
     assert len(task.turns) == 2 + shift
     assert task.provenance["depth_shift"] == shift
     assert task.provenance["profile_distance"] == 0
+
+
+SCRIPTED = tasks.load(TasksConfig(source="scripted", train_count=24, heldout_count=0)).train
+
+
+def scripted(task: Task, shift: int, **settings: Any) -> Outcome:
+    """What the scripted backend makes of a task."""
+    config = SynthesisConfig(**settings)
+    return asyncio.run(Pipeline(config, build(config), 0, SCRIPTED).run(task, "key", shift))
+
+
+@pytest.mark.parametrize(("shift", "least"), [(1, 24), (-1, 16)])
+def test_the_scripted_backend_moves_tasks_of_every_type(shift: int, least: int) -> None:
+    found = [(task, scripted(task, shift)) for task in SCRIPTED]
+    made = [(task, outcome.tasks[0]) for task, outcome in found if outcome.tasks]
+    assert len(made) >= least
+    assert {task.type for task, _ in made} == {task.type for task in SCRIPTED}
+    assert all(len(variant.turns) == len(task.turns) + shift for task, variant in made)
+    assert all(filters.failed_turns(variant) == () for _, variant in made)
+    refused = {len(operations(task)) for task, outcome in found if not outcome.tasks}
+    assert refused <= {1}, "only of a single request nothing can be left out"
+
+
+@pytest.mark.parametrize("shift", [1, -1])
+def test_of_bfcls_tasks_it_makes_none_deeper_and_some_shallower(shift: int) -> None:
+    seeds = tasks.load(TasksConfig(source="bfcl")).train[:40:4]
+    outcomes = [scripted(seed, shift) for seed in seeds]
+    lengths = [(len(o.tasks[0].turns), len(s.turns)) for s, o in zip(seeds, outcomes, strict=True) if o.tasks]
+    if shift > 0:
+        assert lengths == []
+        assert all("+1" in outcome.reason for outcome in outcomes)
+    else:
+        assert lengths
+        assert all(found == own - 1 for found, own in lengths)
+
+
+def test_without_a_planner_it_still_fills_the_sampled_functions_in_the_seeds_own_world() -> None:
+    made = [(task, scripted(task, 0, narrative_planning=False).tasks) for task in SCRIPTED]
+    accepted = [(task, variants[0]) for task, variants in made if variants]
+    assert len(accepted) >= 16
+    assert all(variant.initial_state == task.initial_state for task, variant in accepted)
+    assert all(filters.failed_turns(variant) == () for _, variant in accepted)
+    assert any(
+        [call.name for turn in variant.turns for call in turn.calls]
+        != [call.name for turn in task.turns for call in turn.calls]
+        for task, variant in accepted
+    )
 
 
 @pytest.mark.parametrize("shift", [1, -1])
