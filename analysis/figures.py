@@ -17,12 +17,14 @@ from analysis.load import ZONES, RunData, by_step
 
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#7F7F7F"
 ZONE_COLOURS = {"hard": RED, "boundary": ORANGE, "mastered": GREEN}
+_DECODING = {"sampled": (ORANGE, "o", "temperature 1"), "greedy": (GREEN, "s", "greedy")}
+_SPLITS = {tables.HELDOUT: ("held-out", "--", True), tables.VALIDATION: ("validation", ":", False)}
 _WIDE_LABEL = 48  # characters; above it a legend has one column
 _SMOOTH = 4  # steps of the running mean: about one epoch of the tiny experiment
 
 
 def reward_by_step(data: RunData) -> Figure:
-    """Mean training reward of each step, a running mean, and the held-out evaluations."""
+    """Mean training reward of each step, a running mean, and the evaluations on held-out and validation tasks."""
     figure, axes = new_axes("training step", f"{data.config['reward']['name']} reward")
     means = {step: fmean(group.mean for group in groups) for step, groups in by_step(data).items()}
     steps = sorted(means)
@@ -37,22 +39,23 @@ def reward_by_step(data: RunData) -> Figure:
     axes.plot(
         steps, running([means[step] for step in steps]), color=BLUE, label=f"training, mean of {_SMOOTH}"
     )
-    styles = {"sampled": (ORANGE, "o", "held-out, temperature 1"), "greedy": (GREEN, "s", "held-out, greedy")}
-    for mode, (colour, marker, label) in styles.items():
-        points = [point for point in tables.evaluations(data) if point.mode == mode]
-        if points:
-            axes.errorbar(
-                [point.step for point in points],
-                [point.mean for point in points],
-                yerr=[point.error or 0.0 for point in points],
-                color=colour,
-                marker=marker,
-                linestyle="--",
-                capsize=3,
-                label=label,
-            )
+    for split, (name, line, filled) in _SPLITS.items():
+        for mode, (colour, marker, decoding) in _DECODING.items():
+            points = [point for point in tables.evaluations(data, split) if point.mode == mode]
+            if points:
+                axes.errorbar(
+                    [point.step for point in points],
+                    [point.mean for point in points],
+                    yerr=[point.error or 0.0 for point in points],
+                    color=colour,
+                    marker=marker,
+                    markerfacecolor=colour if filled else "white",
+                    linestyle=line,
+                    capsize=3,
+                    label=f"{name}, {decoding}",
+                )
     axes.set_ylim(0, 2 if data.config["reward"]["name"] == "format" else 1)
-    axes.legend(loc="lower right")
+    legend_below(figure, axes)
     return figure
 
 

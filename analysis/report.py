@@ -101,7 +101,10 @@ def render(
         beside=beside,
         study=headline.load(),
         headline=_headline(data),
-        evaluations=tables.evaluations(data),
+        evaluations=[
+            *tables.evaluations(data),
+            *tables.evaluations(data, tables.VALIDATION),
+        ],
         kinds=_kinds(data),
         funnel=tables.funnel(data),
         pool=tables.pool_by_epoch(data),

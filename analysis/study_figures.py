@@ -50,10 +50,19 @@ def learning_curves(systems: Sequence[System]) -> Figure:
 
 def heldout_curves(systems: Sequence[System]) -> Figure | None:
     """Held-out R_P, greedy beside temperature 1; by epoch, whose steps vary with the pool; None without any."""
+    return _evaluated(systems, tables.HELDOUT, "held-out progress reward")
+
+
+def validation_curves(systems: Sequence[System]) -> Figure | None:
+    """The same on validation tasks."""
+    return _evaluated(systems, tables.VALIDATION, "progress reward on validation tasks")
+
+
+def _evaluated(systems: Sequence[System], split: str, title: str) -> Figure | None:
     figure = Figure(figsize=(7.2, 4.2), layout="constrained", dpi=130)
     panels = figure.subplots(1, 2, sharey=True)
-    drawn = [_heldout(axes, systems, mode) for axes, mode in zip(panels, MODES, strict=True)]
-    panels[0].set_ylabel("held-out progress reward")
+    drawn = [_curves(axes, systems, split, mode) for axes, mode in zip(panels, MODES, strict=True)]
+    panels[0].set_ylabel(title)
     legend_below(figure, panels[drawn.index(max(drawn))])
     return figure if any(drawn) else None
 
@@ -86,6 +95,7 @@ def plain(text: str) -> str:
 FIGURES: dict[str, tuple[str, Callable[[Sequence[System]], Figure | None]]] = {
     "learning": ("Training reward; bands from the lowest to the highest seed", learning_curves),
     "heldout": ("Held-out progress reward; bands from the lowest to the highest seed", heldout_curves),
+    "validation": ("The same on validation tasks", validation_curves),
     "pool": ("Tasks by origin, variants that wait, and retirements; means over seeds", pool),
 }
 
@@ -101,12 +111,12 @@ def label(system: System) -> str:
     return f"{plain(system.name)} ({count} seed{'s' if count != 1 else ''})"
 
 
-def _heldout(axes: Axes, systems: Sequence[System], mode: str) -> bool:
+def _curves(axes: Axes, systems: Sequence[System], split: str, mode: str) -> bool:
     """The curves of one kind of decoding; whether there was any."""
     drawn = False
     for system, colour, line in styled(systems):
         curves = [
-            {each.epoch: each.mean for each in tables.evaluations(run) if each.mode == mode}
+            {each.epoch: each.mean for each in tables.evaluations(run, split) if each.mode == mode}
             for run in system.runs.values()
         ]
         drawn |= _band(axes, curves, colour, line, label(system), marker="o")

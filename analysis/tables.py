@@ -9,6 +9,8 @@ from statistics import fmean, pvariance, stdev
 
 from analysis.load import ZONES, Group, Record, RunData, by_epoch
 
+HELDOUT, VALIDATION = "heldout", "validation"
+
 
 @dataclass(frozen=True)
 class Funnel:
@@ -69,9 +71,10 @@ class Chain:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A held-out evaluation.
+    """An evaluation during training.
 
     Attributes:
+        split: heldout or validation.
         mean: of the tasks' progress rewards.
         error: standard error of `mean` over tasks; None for a single task.
         accuracy: share of the tasks of which every turn passed.
@@ -79,6 +82,7 @@ class Evaluation:
         scores: progress reward by task.
     """
 
+    split: str
     step: int
     epoch: int
     mode: str
@@ -151,15 +155,15 @@ def variance_by_zone(data: RunData) -> list[ZoneRow]:
     ]
 
 
-def evaluations(data: RunData) -> list[Evaluation]:
-    """Held-out evaluations, oldest first."""
+def evaluations(data: RunData, split: str = HELDOUT) -> list[Evaluation]:
+    """Evaluations on a split, oldest first."""
     return [
         Evaluation(
             error=_error(list(event["scores"].values())),
             **{item.name: event[item.name] for item in fields(Evaluation) if item.name != "error"},
         )
         for event in data.named("evaluation_done")
-        if event["split"] == "heldout"
+        if event["split"] == split
     ]
 
 

@@ -160,9 +160,16 @@ def test_an_evaluation_has_its_error_over_tasks(run_dir):
     assert '<td class="n">0.500</td><td class="n">0.167</td><td class="n">0.250</td>' in page
 
 
-def test_validation_is_not_held_out(tmp_path):
+def test_validation_is_not_held_out_and_is_shown_apart(tmp_path):
     other = evaluated(1, 1, 0.5) | {"split": "validation"}
-    assert tables.evaluations(load(make_run(tmp_path, [EVENTS[0], other]))) == []
+    run = make_run(tmp_path, [*EVENTS[:5], other])
+    data = load(run)
+    assert [point.step for point in tables.evaluations(data)] == [0, 0]
+    assert [point.step for point in tables.evaluations(data, tables.VALIDATION)] == [1]
+    (legend,) = figures.reward_by_step(data).legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels[2:] == ["held-out, temperature 1", "held-out, greedy", "validation, greedy"]
+    assert "<td>validation</td><td>1</td>" in report.build(run).html.read_text()
 
 
 def test_a_variant_that_comes_back_is_active_again_and_one_that_waits_is_not(tmp_path):
@@ -208,7 +215,7 @@ def test_text_from_a_run_is_escaped(tmp_path):
 def test_a_run_without_synthesis_or_evaluation_has_a_report(tmp_path):
     events = [EVENTS[0], EVENTS[3], EVENTS[4], EVENTS[5]]
     page = report.build(make_run(tmp_path, events, synthesis=SynthesisConfig(enabled=False))).html.read_text()
-    assert "evaluated no held-out tasks" in page
+    assert "This run evaluated nothing" in page
     assert "No variant has been trained on" in page
     assert "not finished" in page
 

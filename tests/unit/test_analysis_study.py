@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from analysis_examples import history, make_run, write_result
+from analysis_examples import evaluated, history, make_run, write_result
 from typer.testing import CliRunner
 
 from analysis import (
@@ -231,6 +231,15 @@ def test_bands_reach_from_the_lowest_seed_to_the_highest(tmp_path):
     (band,) = axes.collections
     heights = {round(float(y), 6) for x, y in band.get_paths()[0].vertices if x == 2}
     assert heights == {0.5, 0.9}
+
+
+def test_validation_has_a_figure_of_its_own_where_there_is_any(tmp_path):
+    (path,) = runs_of(tmp_path, {1: 0.5})
+    assert study_figures.validation_curves(group([load(path)])) is None
+    checked = evaluated(5, 2, 0.75) | {"split": "validation"}
+    events = [*history(0.5)[:-1], checked]
+    (axes, _) = study_figures.validation_curves(group([load(make_run(tmp_path, events))])).axes
+    assert list(axes.get_lines()[0].get_ydata()) == [0.75]
 
 
 def test_a_curve_ends_where_the_first_of_its_runs_ends(tmp_path):
