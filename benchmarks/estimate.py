@@ -52,7 +52,7 @@ def main() -> None:
 
 def _figure(numbers: tuple[int, ...]) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
-        _make_model(Path(folder), numbers)
+        make_model(Path(folder), numbers)
         shape = from_config(json.loads((Path(folder) / "config.json").read_text()), folder)
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.estimate", "--measure", folder],
@@ -72,7 +72,8 @@ def _figure(numbers: tuple[int, ...]) -> dict[str, object]:
     }
 
 
-def _make_model(folder: Path, numbers: tuple[int, ...]) -> None:
+def make_model(folder: Path, numbers: tuple[int, ...]) -> None:
+    """Write a model of random weights, of the sizes that `MODELS` lists, into `folder`."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     layers, hidden, heads, kv_heads, inner, vocabulary = numbers

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def main(policy_dir: Path, out: Path) -> None:
     """GRPO at all stages, then PPO at the two that partition least and most."""
     for stage in STAGES:
         grpo(policy_dir, out / f"grpo{stage}", stage)
+        taken_over(policy_dir, out / f"resharded{stage}", stage)
     for stage in (STAGES[0], STAGES[-1]):
         ppo(policy_dir, out / f"ppo{stage}", stage)
     dist.destroy_process_group()
@@ -41,6 +43,21 @@ def grpo(policy_dir: Path, out: Path, stage: int) -> None:
     told = trained.update(*samples(12))
     trained.save(out / "state")
     trained.load(out / "state")
+    write(trained, out, told)
+
+
+def taken_over(policy_dir: Path, out: Path, stage: int) -> None:
+    """Go on from `one`, which a single process wrote, and write a step's state to `two` while the next one runs."""
+    trained = learner(policy_dir, replace(RANKED, zero_stage=stage))
+    trained.load(out / "one")
+    trained.update(*samples(12, 1))
+    with trained.capture() as copy:
+        writing = threading.Thread(target=copy.save, args=(out / "two",))
+        if trained.rank == 0:
+            writing.start()
+        told = trained.update(*samples(12, 2))
+        if trained.rank == 0:
+            writing.join()
     write(trained, out, told)
 
 

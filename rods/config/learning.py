@@ -79,6 +79,7 @@ class TrainingConfig:
     threads: int | None = None  # CPU threads of the learner, in each rank; null: torch's default
     checkpoint_every_steps: int = 0  # 0: at epoch ends only
     keep_checkpoints: int = 2
+    async_checkpoint: bool = False  # written while the next steps run, from a copy in host memory
     keep_best: str = ""  # export the policy at each new best evaluation: sampled | greedy | "" (never)
     parity_tolerance: float = 1e-3  # mean |logprob(engine) - logprob(learner)| allowed after a weight sync
     evaluate_every_steps: int = 0  # evaluation on the validation tasks, else the held-out ones; 0: never

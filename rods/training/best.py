@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from rods.curriculum.events import EvaluationDone
 from rods.exchange.atomic import write_json
 from rods.exchange.rundir import RunDir
-from rods.training import checkpoint
-from rods.training.checkpoint import Exports
+from rods.training.saving import Saver
 
 FOLDER, FIGURE = "policy_best", "evaluation.json"
 
@@ -18,7 +18,7 @@ class Best:
 
     Args:
         run: its folder `policy_best` holds the policy, and the evaluation beside it as `evaluation.json`.
-        learner: what is exported.
+        saver: writes it.
         mode: `sampled` or `greedy`, the evaluation that counts; "" keeps none.
         mean: of the best one so far; None before the first.
 
@@ -26,9 +26,9 @@ class Best:
         mean: likewise, now.
     """
 
-    def __init__(self, run: RunDir, learner: Exports, mode: str, mean: float | None) -> None:
+    def __init__(self, run: RunDir, saver: Saver, mode: str, mean: float | None) -> None:
         self._target = run.path / FOLDER
-        self._learner = learner
+        self._saver = saver
         self._mode = mode
         self.mean = mean
 
@@ -40,7 +40,6 @@ class Best:
         """
         for each in evaluations:
             if each.mode.value == self._mode and (self.mean is None or each.mean > self.mean):
-                checkpoint.export(self._target, self._learner)
-                if self._learner.rank == 0:
-                    write_json(self._target / FIGURE, each.to_json())
+                figure = partial(write_json, self._target / FIGURE, each.to_json())
+                self._saver.policy(self._target, figure)
                 self.mean = each.mean

@@ -38,7 +38,9 @@ class CheckpointError(RodsError):
 class Saves(Protocol):
     """What a checkpoint needs of a learner."""
 
-    rank: int
+    @property
+    def rank(self) -> int:
+        """Of this process."""
 
     def save(self, folder: Path) -> None:
         """Write the state below the folder, which is there, on all ranks. Another thread writes beside it."""
@@ -47,7 +49,9 @@ class Saves(Protocol):
 class Exports(Protocol):
     """What an exported policy needs of a learner."""
 
-    rank: int
+    @property
+    def rank(self) -> int:
+        """Of this process."""
 
     def export(self, folder: Path) -> None:
         """Write the policy for others to load into the folder, which is there, on all ranks."""

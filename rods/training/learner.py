@@ -9,8 +9,11 @@ global token counts).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,6 +21,9 @@ import torch.distributed as dist
 from rods.config import ModelConfig, TrainingConfig
 from rods.training import batch, distributed, export, policy, state
 from rods.training.batch import Credit, Micro, MiniBatch, Packed, Sequenced
+from rods.training.beside import Writers
+from rods.training.capture import host_copier
+from rods.training.checkpoint import Saves
 from rods.training.critic import Critic
 from rods.training.loss import Tokens, policy_loss, token_weights
 from rods.training.meter import Meter
@@ -153,17 +159,38 @@ class Learner:
         """Write weights, optimizer, schedule, step count and random state below `folder`. Collective."""
         state.save(self, folder)
 
+    def capture(self) -> AbstractContextManager[Saves]:
+        """Copy what `save` writes to host memory, until the next call. Collective.
+
+        Returns:
+            on rank 0 what writes it, all ranks' parts, in any thread; to be left when it need not be written any more.
+        """
+        return self._writers.share(state.take(self, self._to_host))
+
     def load(self, folder: Path) -> None:
-        """Continue from what `save` wrote, bit for bit on CPU. Collective.
+        """Continue from what `save` wrote, bit for bit on CPU with as many ranks. Collective.
 
         Raises:
-            StateError: it is missing, or was written by another world size, ZeRO stage or DeepSpeed.
+            StateError: it is missing, or was written by another ZeRO stage or algorithm.
+            ReshardingError: another number of ranks wrote it, and it cannot be cut anew.
         """
         state.load(self, folder)
 
+    def capture_policy(self) -> export.Policy:
+        """The policy in host memory, to be written in any thread. Collective."""
+        return export.capture(self)
+
     def export(self, folder: Path) -> None:
         """Write a plain Hugging Face folder (weights, config, tokenizer) that transformers and vLLM load."""
-        export.export(self, folder)
+        self.capture_policy().export(folder)
+
+    @cached_property
+    def _writers(self) -> Writers:
+        return Writers()
+
+    @cached_property
+    def _to_host(self) -> Callable[[dict[str, Any]], Any]:
+        return host_copier(self.device)
 
     def _load_reference(self, model: ModelConfig) -> policy.Policy | None:
         """The frozen start for the KL term; without one it would only hold memory."""

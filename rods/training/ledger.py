@@ -20,7 +20,7 @@ from rods.exchange.rundir import RunDir
 from rods.tasks.taskset import TaskSet
 from rods.training import recovery
 from rods.training.recovery import LedgerError
-from rods.training.tracker import NAME, BackgroundWriter, Snapshot
+from rods.training.tracker import BackgroundWriter, Snapshot
 
 __all__ = ["WRITER", "Ledger", "LedgerError"]
 
@@ -59,8 +59,8 @@ class Ledger:
         """The history up to a checkpoint: its state, from the first snapshot that serves, else from zero.
 
         Args:
-            summary: what `snapshot` gave when the checkpoint was written.
-            snapshots: files that `save` wrote at that point of the history or before it, in order of preference.
+            summary: that of the `snapshot` when the checkpoint was written.
+            snapshots: files that hold the state at that point of the history or before it, in order of preference.
 
         Raises:
             LedgerError: the journal does not lead to the state that the checkpoint names.
@@ -92,22 +92,18 @@ class Ledger:
         """Bring what was recorded to the disk, where the configuration leaves that to the step."""
         self._journal.sync()
 
-    def snapshot(self) -> dict[str, Any]:
-        """What stands for the state in a checkpoint: its digest and the journal position it belongs to."""
-        return self._now().summary()
-
-    def save(self, folder: Path) -> None:
-        """Write the whole state to `folder`/tracker.json, durably, and the journal it rests on before it."""
+    def snapshot(self) -> Snapshot:
+        """The state as it is and where it stands; the journal that it rests on is on the disk."""
         self._journal.sync()
-        self._now().write(folder / NAME)
+        return Snapshot(self.state, self.records, {self._journal.path.name: self._journal.offset})
 
-    def write_tracker(self) -> None:
+    def write_tracker(self, snapshot: Snapshot) -> None:
         """Have `tracker.json` written, the snapshot that people and commands read; the step goes on meanwhile.
 
         Raises:
             OSError: an earlier one could not be written.
         """
-        self._tracker.submit(self._now())
+        self._tracker.submit(snapshot)
 
     def close(self) -> None:
         """Wait for the tracker, then close the journal. Raises OSError when the tracker could not be written."""
@@ -115,6 +111,3 @@ class Ledger:
             self._tracker.close()
         finally:
             self._journal.close()
-
-    def _now(self) -> Snapshot:
-        return Snapshot(self.state, self.records, {self._journal.path.name: self._journal.offset})

@@ -28,13 +28,13 @@ from rods.exchange.attempt import Fence
 from rods.exchange.rundir import RunDir
 from rods.tasks.model import Task
 from rods.tasks.taskset import TaskSet
-from rods.training import checkpoint
 from rods.training.best import Best
 from rods.training.examiner import Examiner
 from rods.training.handover import Handover
 from rods.training.ledger import Ledger
 from rods.training.patience import AbandonedError, Patience
 from rods.training.protocols import Result, Stepper, Watcher
+from rods.training.saving import Saver
 from rods.training.stages import Course
 
 
@@ -75,7 +75,8 @@ class Loop:
         self._stepper = parts.stepper
         self._patience = Patience(parts.watcher.stop_requested, parts.config.launch.stop_deadline_s)
         self._fence = parts.fence
-        self._best = Best(parts.run, parts.stepper, parts.config.training.keep_best, parts.best)
+        self._saver = Saver(parts.run, parts.fence, parts.stepper, parts.ledger, parts.config.training)
+        self._best = Best(parts.run, self._saver, parts.config.training.keep_best, parts.best)
         self._examiner = Examiner(parts, self._best, self._patience)
         self._step = parts.step
         self._remaining = list(parts.remaining)
@@ -92,6 +93,14 @@ class Loop:
         if self._ledger.state.finished:
             return True
         try:
+            finished = self._run_or_pause()
+            self._saver.finish()
+        finally:
+            self._saver.close()
+        return finished
+
+    def _run_or_pause(self) -> bool:
+        try:
             return self._run()
         except AbandonedError:
             return self._pause()
@@ -103,6 +112,7 @@ class Loop:
             if not self._ledger.state.in_epoch:
                 self._begin_epoch()
             while self._remaining:
+                self._saver.check()
                 if self._watcher.stop_requested():
                     return self._pause()
                 self._train_step()
@@ -228,7 +238,7 @@ class Loop:
         self._examiner.at_border(self._step, self._ledger.state.epoch)
         self._fence.check()
         self._ledger.record([RunFinished(self._step, self._ledger.state.epoch)])
-        checkpoint.export(self._parts.run.path / "policy", self._stepper)
+        self._saver.policy(self._parts.run.path / "policy")
         self._save()
 
     def _pause(self) -> bool:
@@ -237,20 +247,13 @@ class Loop:
 
     def _save(self) -> None:
         self._watcher.beat("checkpoint", step=self._step, epoch=self._ledger.state.epoch)
-        self._fence.check()
         extra = {
-            "step": self._step,
-            "remaining": self._remaining,
+            "remaining": self._remaining.copy(),
             "best": self._best.mean,
             "trained": self._course.trained,
             "evaluated": self._examiner.evaluated,
-            "ledger": self._ledger.snapshot(),
         }
-        position = checkpoint.Position(self._step, self._fence.attempt, self._ledger.records)
-        keep = self._config.training.keep_checkpoints
-        checkpoint.save(self._parts.run, position, self._stepper, extra, keep, self._ledger.save)
-        self._fence.check()
-        self._ledger.write_tracker()
+        self._saver.checkpoint(self._step, extra)
 
     def _on_rollout(self, done: int, total: int) -> None:
         self._patience.ask()

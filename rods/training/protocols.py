@@ -7,6 +7,7 @@ soak has a policy that is one number, with everything else real.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from rods.config import Config
 from rods.curriculum.events import EvaluationDone
 from rods.rollout.episode import Rollout
 from rods.tasks.model import Task
+from rods.training.checkpoint import Exports, Saves
 from rods.training.heldout import Exam
 
 
@@ -62,8 +64,11 @@ class Stepper(Protocol):
     def load(self, folder: Path) -> None:
         """Continue from what `save` wrote."""
 
-    def export(self, folder: Path) -> None:
-        """Write the policy for others to load."""
+    def capture(self) -> AbstractContextManager[Saves]:
+        """Copy what `save` writes to host memory, until the next call; on rank 0 what writes it, in any thread."""
+
+    def capture_policy(self) -> Exports:
+        """The policy in host memory, on rank 0 what writes it, in any thread."""
 
 
 class Watcher(Protocol):

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from rods.curriculum.events import EvaluationDone
 from rods.rollout.ranks import patient
 from rods.tasks.model import Task
 from rods.training import together
+from rods.training.checkpoint import Exports, Saves
 from rods.training.heldout import Exam
 from rods.training.patience import AbandonedError
 from rods.training.protocols import Result, Stepper
@@ -118,9 +119,13 @@ class Leading:
         """See `Stepper`."""
         self._together(lambda: self._stepper.load(folder), "load", folder)
 
-    def export(self, folder: Path) -> None:
+    def capture(self) -> AbstractContextManager[Saves]:
         """See `Stepper`."""
-        self._together(lambda: self._stepper.export(folder), "export", folder)
+        return self._together(self._stepper.capture, "capture")
+
+    def capture_policy(self) -> Exports:
+        """See `Stepper`."""
+        return self._together(self._stepper.capture_policy, "capture_policy")
 
     def dismiss(self) -> None:
         """Tell the others to end. After a call that broke off they are in its middle, and cannot hear."""

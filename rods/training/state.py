@@ -7,23 +7,38 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from rods.errors import RodsError
-from rods.training import together
+from rods.training import capture, resharding, together
+from rods.training.capture import FACTS, Captured
+from rods.training.resharding import Saved
 
 if TYPE_CHECKING:
     from rods.training.learner import Learner
 
 _ENGINE, _CRITIC = "model", "critic"
-_META = "learner.json"
 
 
 class StateError(RodsError):
     """Saved state that this learner cannot continue from."""
+
+
+def take(learner: Learner, keep: Callable[[dict[str, Any]], Any]) -> Captured:
+    """The learner's state as the files it becomes. Collective.
+
+    Args:
+        keep: called with each file's content: copies it, or returns it as it is.
+    """
+    files: dict[str, Any] = {}
+    for name, engine in _engines(learner).items():
+        files |= capture.deepspeed_files(engine, name, keep)
+    files[_rng_name(learner.rank)] = _random_state(learner)
+    return Captured(learner.rank, files, _meta(learner) | _steps(learner))
 
 
 def save(learner: Learner, folder: Path) -> None:
@@ -33,46 +48,53 @@ def save(learner: Learner, folder: Path) -> None:
         OSError, RuntimeError: this rank could not.
         PeerError: another one could not.
     """
-
-    def write() -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, engine in _engines(learner).items():
-            engine.save_checkpoint(str(folder), tag=name, save_latest=False)
-        torch.save(_random_state(learner), folder / _rng_name(learner.rank))
-        if learner.rank == 0:
-            (folder / _META).write_text(json.dumps(_meta(learner) | _steps(learner)))
-
-    together.all_or_none(write)
+    together.all_or_none(lambda: take(learner, lambda content: content).save(folder))
 
 
 def load(learner: Learner, folder: Path) -> None:
-    """Put the learner into the state that `save` wrote.
+    """Put the learner into the state that `save` wrote, on as many ranks or on others (`resharding`). Collective.
 
     Raises:
-        StateError: files are missing, or the world size, ZeRO stage or algorithm differs.
+        StateError: files are missing, or the ZeRO stage or algorithm differs.
+        ReshardingError: it was written by another number of ranks and cannot be cut anew.
     """
-    for path in (folder / _META, folder / _rng_name(learner.rank), folder / _ENGINE):
-        if not path.exists():
+    facts = _facts(learner, folder)
+    saved = int(facts["world_size"])
+    if saved == learner.world_size:
+        _load_engines(learner, folder)
+    else:
+        resharding.load(_engines(learner), Saved(folder, saved, learner.training.zero_stage))
+    _restore_random_state(learner, torch.load(folder / _rng_name(learner.rank % saved), weights_only=True))
+    learner.steps = facts["steps"]
+    if learner.critic is not None:
+        learner.critic.steps = facts["critic_steps"]
+
+
+def _facts(learner: Learner, folder: Path) -> dict[str, Any]:
+    """What `learner.json` says, where this learner can continue from it."""
+    for name in (FACTS, _rng_name(0), _ENGINE):
+        if not (folder / name).exists():
             raise StateError(
-                f"checkpoint {folder}: expected {path.name}, found none; resume from another checkpoint"
+                f"checkpoint {folder}: expected {name}, found none; resume from another checkpoint"
             )
-    found = json.loads((folder / _META).read_text())
-    for key, wanted in _meta(learner).items():
+    found: dict[str, Any] = json.loads((folder / FACTS).read_text())
+    for key in ("zero_stage", "algorithm"):
+        wanted = _meta(learner)[key]
         if found.get(key) != wanted:
             raise StateError(
                 f"checkpoint {folder} was written with {key} = {found.get(key)}, this run has {wanted}; resume with "
                 f"{key} = {found.get(key)}"
             )
+    return found
+
+
+def _load_engines(learner: Learner, folder: Path) -> None:
     for name, engine in _engines(learner).items():
         loaded, _ = engine.load_checkpoint(str(folder), tag=name)
         if loaded is None:
             raise StateError(
                 f"checkpoint {folder}: DeepSpeed found no {name} to load; resume from another checkpoint"
             )
-    _restore_random_state(learner, torch.load(folder / _rng_name(learner.rank), weights_only=True))
-    learner.steps = found["steps"]
-    if learner.critic is not None:
-        learner.critic.steps = found["critic_steps"]
 
 
 def _engines(learner: Learner) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -25,6 +25,7 @@ from rods.rollout.episode import Rollout
 from rods.simulation.session import Session
 from rods.tasks.model import Task
 from rods.training import figures, machine, objective
+from rods.training.checkpoint import Exports, Saves
 from rods.training.heldout import Exam, evaluate
 from rods.training.learner import Learner
 from rods.training.sampling import Sampler, flat
@@ -174,9 +175,13 @@ class Stepper:
         """Continue from what `save` wrote; `start` brings the engine along. Collective."""
         self._learner.load(folder)
 
-    def export(self, folder: Path) -> None:
-        """Write the policy as a plain Hugging Face folder. Collective."""
-        self._learner.export(folder)
+    def capture(self) -> AbstractContextManager[Saves]:
+        """Copy what `save` writes to host memory, until the next call. Collective; see `Learner.capture`."""
+        return self._learner.capture()
+
+    def capture_policy(self) -> Exports:
+        """The policy in host memory, to be written as a plain Hugging Face folder. Collective."""
+        return self._learner.capture_policy()
 
     def text(self, token_ids: Sequence[int]) -> str:
         """A transcript as text."""

@@ -6,8 +6,10 @@ how it went, and rank 0 alone decides whether there is another try.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import torch.distributed as dist
@@ -15,11 +17,26 @@ import torch.distributed as dist
 from rods.errors import RodsError
 from rods.exchange import pressure
 
-_leads = False
+_ANY_LENGTH = timedelta(days=30)
+
+
+class _Thread(threading.local):
+    """Of rank 0's threads one may wait for the others while another writes beside it."""
+
+    leads = False
+
+
+_thread = _Thread()
 
 
 class PeerError(RodsError):
     """Another rank failed at what all ranks do together."""
+
+
+def new_group() -> dist.ProcessGroup:
+    """All ranks, beside the group of the tensors: for another thread, and for waits of any length. Collective."""
+    group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_ANY_LENGTH)
+    return group
 
 
 def single() -> bool:
@@ -29,22 +46,25 @@ def single() -> bool:
 
 def alone() -> bool:
     """Whether no other rank takes part in what this one does now."""
-    return _leads or single()
+    return _thread.leads or single()
 
 
 @contextmanager
 def led(leads: bool) -> Iterator[None]:
-    """While it lasts the others only wait for what rank 0 tells them (True), or take part again (False)."""
-    global _leads  # of the process, as the group itself is
-    before, _leads = _leads, leads
+    """While it lasts the others only wait for what rank 0 tells them (True), or take part again (False). By thread."""
+    before, _thread.leads = _thread.leads, leads
     try:
         yield
     finally:
-        _leads = before
+        _thread.leads = before
 
 
-def all_or_none(action: Callable[[], object]) -> None:
+def all_or_none(action: Callable[[], object], group: dist.ProcessGroup | None = None) -> None:
     """Call `action`; return on every rank once all have done it. Collective.
+
+    Args:
+        action: this rank's part.
+        group: over which the ranks tell each other; None: the default one, which only one thread may use.
 
     Raises:
         Exception: what `action` raised on this rank.
@@ -55,7 +75,7 @@ def all_or_none(action: Callable[[], object]) -> None:
         action()
     except Exception as error:  # noqa: BLE001 (raised below, once the others know)
         failure = error
-    reports = _reports("" if failure is None else f"{type(failure).__name__}: {failure}")
+    reports = _reports("" if failure is None else f"{type(failure).__name__}: {failure}", group)
     if failure is not None:
         raise failure
     for rank, report in enumerate(reports):
@@ -111,9 +131,9 @@ def _again(decision: bool | None = None) -> bool:
     return bool(told[0])
 
 
-def _reports(report: str) -> list[str]:
+def _reports(report: str, group: dist.ProcessGroup | None) -> list[str]:
     if alone():
         return [report]
     reports = [""] * dist.get_world_size()
-    dist.all_gather_object(reports, report)
+    dist.all_gather_object(reports, report, group=group)
     return reports

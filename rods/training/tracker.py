@@ -55,6 +55,10 @@ class Snapshot:
         """Replace `path`, atomically and durably. Raises OSError, as `atomic.write_pieces`."""
         write_pieces(path, self._pieces)
 
+    def save(self, folder: Path) -> None:
+        """Write it to its place in a checkpoint's folder. Raises OSError, as `write`."""
+        self.write(folder / NAME)
+
     @staticmethod
     def read(path: Path) -> Snapshot:
         """What `write` wrote.

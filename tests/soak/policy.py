@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,8 +94,16 @@ class ChainPolicy:
         body = read_json(folder / STATE)
         self._steps, self._chain = body["steps"], body["chain"]
 
+    def capture(self) -> AbstractContextManager[ChainPolicy]:
+        """The state as it is, whatever steps follow."""
+        return nullcontext(copy(self))
+
+    def capture_policy(self) -> ChainPolicy:
+        """Likewise, as the run's policy."""
+        return copy(self)
+
     def export(self, folder: Path) -> None:
-        """Write the state as the run's policy."""
+        """Write the state as a policy."""
         self.save(folder)
 
     def text(self, token_ids: Sequence[int]) -> str:

@@ -71,10 +71,10 @@ class Trainer:
         self.ledger.record([EpochFinished(3 * epoch, epoch)])
 
     def save(self, attempt: int, step: int) -> Path:
-        extra = {"step": step, "remaining": [], "ledger": self.ledger.snapshot()}
+        extra = {"step": step, "remaining": [], "ledger": self.ledger.snapshot().summary()}
         position = Position(step, attempt, self.ledger.records)
-        folder = checkpoint.save(self.run, position, Weights(), extra, 3, self.ledger.save)
-        self.ledger.write_tracker()
+        folder = checkpoint.save(self.run, position, Weights(), extra, 3, self.ledger.snapshot().save)
+        self.ledger.write_tracker(self.ledger.snapshot())
         return folder
 
 
@@ -104,7 +104,7 @@ def make_run(parent: Path) -> RunDir:
     first.epoch(1)
     synthesise(run, 1)
     first.close_epoch(1)
-    kept = first.ledger.snapshot()
+    kept = first.ledger.snapshot().summary()
     first.save(1, 3)
     first.ledger.close()
     second = Trainer(run, Ledger.resume(run, run.next_attempt(), CONFIG, TASKS, kept))

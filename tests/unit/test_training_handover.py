@@ -197,11 +197,11 @@ def test_expanded_holds_the_variants_of_the_epoch(side):
 
 
 def test_resume_replays_to_the_snapshot_and_takes_consumed_answers_back(side, run):
-    snapshot_before = side.ledger.snapshot()
+    snapshot_before = side.ledger.snapshot().summary()
     keys = side.emit_both()
     answer(run, keys[0], [variant_of(TASKS.train[0], "v")])
     side.handover.receive()
-    snapshot = side.ledger.snapshot()
+    snapshot = side.ledger.snapshot().summary()
 
     # A later attempt continues from the later checkpoint: nothing is asked or admitted twice.
     resumed = Side(run, Ledger.resume(run, 2, CONFIG, TASKS, snapshot))
@@ -237,7 +237,7 @@ def test_an_open_seed_that_is_a_variant_is_queued_again_after_a_restart(side, ru
     ledger = side.ledger
     ledger.record([EpochFinished(8, 1), *pool.inject(ledger.state, 8, 2), EpochStarted(8, 2, 3), *observed])
     side.handover.emit(boundary.select(ledger.state, observed, 9, 2))
-    resumed = Side(run, Ledger.resume(run, 2, CONFIG, TASKS, ledger.snapshot()))
+    resumed = Side(run, Ledger.resume(run, 2, CONFIG, TASKS, ledger.snapshot().summary()))
     resumed.handover.reopen()
     assert resumed.handover.open_keys() == [keys[1], "000009-a~v"]
     assert Task.from_json(run.queue("seeds").read("ready", "000009-a~v")["task"]).id == "a~v"
@@ -294,7 +294,7 @@ def test_an_answer_ahead_of_its_seed_waits_without_a_trace(run):
 
 def test_a_snapshot_that_the_journal_does_not_lead_to_is_refused(side, run):
     side.emit_both()
-    snapshot = side.ledger.snapshot()
+    snapshot = side.ledger.snapshot().summary()
     with pytest.raises(LedgerError, match="replaying"):
         Ledger.resume(run, 2, CONFIG, TASKS, {**snapshot, "digest": "0" * 64})
     with pytest.raises(LedgerError, match="records"):

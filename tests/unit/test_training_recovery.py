@@ -40,13 +40,15 @@ class Kept:
         for step in (4, 6, 8):
             trainer.step(step, 1)
             self.folders.append(self._save(ledger, step))
-        self.state, self.summary = ledger.state, ledger.snapshot()
+        self.state, self.summary = ledger.state, ledger.snapshot().summary()
         trainer.step(10, 1)  # behind the newest checkpoint: done again by whoever continues
         ledger.close()
 
     def _save(self, ledger: Ledger, step: int) -> Path:
-        extra = {"ledger": ledger.snapshot()}
-        return checkpoint.save(self.run, Position(step, 1, ledger.records), Weights(), extra, 3, ledger.save)
+        extra = {"ledger": ledger.snapshot().summary()}
+        return checkpoint.save(
+            self.run, Position(step, 1, ledger.records), Weights(), extra, 3, ledger.snapshot().save
+        )
 
     def resume(self, *snapshots: Path, attempt: int = 2, tasks: Any = TASKS) -> CurriculumState:
         ledger = Ledger.resume(self.run, attempt, CONFIG, tasks, self.summary, snapshots)
@@ -198,7 +200,7 @@ def test_a_snapshot_is_never_on_the_disk_before_the_journal_that_it_rests_on(
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
-    ledger.save(tmp_path)
+    ledger.snapshot().save(tmp_path)
     assert synced[0] == "train-0001.log"
     assert synced[1].endswith(".tmp")
     assert (tmp_path / "tracker.json").exists()
