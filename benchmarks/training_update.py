@@ -157,7 +157,9 @@ def figure(rounds: Rounds, values: Callable[[dict[str, Any]], list[float]], unit
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training_update", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object, figure by figure")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object in a line, figure by figure"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="processes a side")
     parser.add_argument("--updates", type=int, default=3, help="timed updates in each")
     parser.add_argument("--threads", type=int, default=1, help="of torch, on both sides")
@@ -165,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     figures = measure(chosen.repeats, chosen.updates, chosen.threads, chosen.rows)
     if chosen.json:
-        print(json.dumps({name: asdict(each) for name, each in figures.items()}, indent=1))
+        print(json.dumps({name: asdict(each) for name, each in figures.items()}))
         return
     for name, each in figures.items():
         print(f"{name:15} ours {each.ours:10} {each.unit:22} {PEER} {each.peer:10}  × {each.ratio}")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks import training
-from benchmarks.training import MeasurementError
+from benchmarks.training import Scale
 
 CHECK = Path(__file__).parents[2] / "benchmarks" / "gpu_check.sh"
 
@@ -83,25 +83,44 @@ def test_all_checks_run_and_are_told_by_name(gpus: int, served: bool, tmp_path: 
 def test_the_front_puts_each_figure_under_its_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def told(figure: str, engine: str, repeats: int) -> list[str]:
-        return [sys.executable, "-c", f'print(\'{{"of": "{figure} {engine} {repeats}"}}\')']
+    def told(figure: str, engine: str, scale: Scale) -> list[str]:
+        said = json.dumps({"of": f"{figure} {engine} {scale.repeats} {scale.tasks}"})
+        return [
+            sys.executable,
+            "-c",
+            f"import os; print('noise', os.environ['OMP_NUM_THREADS']); print('{said}')",
+        ]
 
     monkeypatch.setattr(training, "command", told)
-    training.main(["--json", "--repeats", "2"])
+    assert training.main(["--json", "--repeats", "2"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert found == {name: {"of": f"{name} hf 2"} for name in ("update", "rollout", "overhead")}
+    assert {name: found[name] for name in training.FIGURES} == {
+        name: {"of": f"{name} hf 2 32"} for name in ("update", "rollout", "overhead")
+    }
+    assert found["cores"] == os.cpu_count()
+    assert found["load_before"] >= 0
+    assert training.main(["--small", "--figures", "rollout"]) == 0
+    assert json.loads(capsys.readouterr().out)["rollout"] == {"of": "rollout hf 1 4"}
 
 
-def test_a_figure_that_fails_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "command", lambda *_: [sys.executable, "-c", "raise SystemExit(4)"])
-    with pytest.raises(MeasurementError, match="found 4"):
-        training.main(["--figures", "rollout"])
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [("raise SystemExit(4)", "exit status 4"), ("print('no figure')", "no JSON at the end"), ("", "no JSON")],
+)
+def test_a_figure_that_fails_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], program: str, why: str
+) -> None:
+    programs = {"update": program, "rollout": "print('{\"is\": 1}')"}
+    monkeypatch.setattr(training, "command", lambda figure, *_: [sys.executable, "-c", programs[figure]])
+    assert training.main(["--figures", "update", "rollout"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert why in found["update"]["error"]
+    assert found["rollout"] == {"is": 1}
 
 
 @pytest.mark.parametrize("figure", training.FIGURES)
 def test_the_commands_are_ones_that_the_measurements_take(figure: str) -> None:
-    done = subprocess.run(
-        [*training.command(figure, "hf", 1)[:3], "--help"], capture_output=True, text=True, check=True
-    )
-    given = {word for word in training.command(figure, "hf", 1) if word.startswith("--")}
+    command = training.command(figure, "hf", training.SMALL)
+    done = subprocess.run([*command[:3], "--help"], capture_output=True, text=True, check=True)
+    given = {word for word in command if word.startswith("--")}
     assert all(option in done.stdout for option in given)
