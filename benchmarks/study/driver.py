@@ -41,8 +41,8 @@ class Site(Protocol):
     def start(self, inherited: int) -> subprocess.Popen[bytes]:
         """Start or continue it; SIGINT interrupts it. Its process keeps the file descriptor `inherited`."""
 
-    def took(self, seconds: float) -> None:
-        """It ran for so long."""
+    def took(self, seconds: float, load: float) -> None:
+        """It ran for so long, under this load average."""
 
     def keep(self) -> Path:
         """It is finished: keep what it came to."""
@@ -54,6 +54,7 @@ class _Running:
     process: subprocess.Popen[bytes]
     core: int
     started: float
+    load: float
 
 
 class Driver:
@@ -105,7 +106,7 @@ class Driver:
         core = self._free.pop(0)
         process = site.start(lock)
         os.sched_setaffinity(process.pid, {core})
-        self._running.append(_Running(site, process, core, time.monotonic()))
+        self._running.append(_Running(site, process, core, time.monotonic(), os.getloadavg()[0]))
         self._say(f"{site.name}: begun on core {core}")
 
     def _settle(self) -> None:
@@ -115,7 +116,8 @@ class Driver:
         for each in ended:
             self._running.remove(each)
             self._free.append(each.core)
-            each.site.took(time.monotonic() - each.started)
+            load = (each.load + os.getloadavg()[0]) / 2
+            each.site.took(time.monotonic() - each.started, load)
             if each.site.finished:
                 self._keep(each.site)
             elif self._over:

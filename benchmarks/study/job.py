@@ -108,7 +108,7 @@ class Site:
             found = None
         make_dirs(self._place)
         if found is None:
-            self._write(commit(), 0.0)
+            self._write(commit(), 0.0, 0.0)
             data = world.write(self._data, self.job.seed)
             own = plan.overrides(self.job.arm, self.job.seed, data)
             command = ["launch.py", *own, f"launch.runs_dir={self._place}"]
@@ -126,10 +126,10 @@ class Site:
                 pass_fds=[inherited],
             )
 
-    def took(self, seconds: float) -> None:
-        """Add to the seconds that the run took."""
+    def took(self, seconds: float, load: float) -> None:
+        """Add to the seconds that the run took; `load`: the machine's load average meanwhile."""
         note = self._noted()
-        self._write(note["commit"], note["seconds"] + seconds)
+        self._write(note["commit"], note["seconds"] + seconds, note["load_seconds"] + load * seconds)
 
     def keep(self) -> Path:
         """Write the finished run's summary; its checkpoints are let go.
@@ -142,7 +142,9 @@ class Site:
         if found is None:
             raise StudyError(f"{self._place}: expected a run directory, found none; see {self.output}")
         job, note = self.job, self._noted()
-        made = Made(note["commit"], machine(), round(note["seconds"], 1))
+        seconds = note["seconds"]
+        load = note["load_seconds"] / seconds if seconds else 0.0
+        made = Made(note["commit"], machine(), round(seconds, 1), round(load, 1))
         kept = measure(found.path, job.arm.name, job.seed, job.identity, made)
         path = summary.write(self._results, kept)
         shutil.rmtree(found.checkpoints, ignore_errors=True)
@@ -158,9 +160,9 @@ class Site:
     def _noted(self) -> dict[str, Any]:
         return dict(read_json(self._note)) if self._note.is_file() else {"identity": None}
 
-    def _write(self, commit: str, seconds: float) -> None:
-        identity = msgspec.to_builtins(self.job.identity)
-        write_json(self._note, {"identity": identity, "commit": commit, "seconds": seconds})
+    def _write(self, commit: str, seconds: float, load_seconds: float) -> None:
+        took = {"seconds": seconds, "load_seconds": load_seconds}
+        write_json(self._note, {"identity": msgspec.to_builtins(self.job.identity), "commit": commit, **took})
 
 
 @cache

@@ -40,11 +40,12 @@ class UnfinishedError(RodsError):
 
 @dataclass(frozen=True)
 class Made:
-    """By what a run was made: commit and machine as in `Summary`, and seconds on the wall."""
+    """By what a run was made: see `Summary` and `Cost`."""
 
     commit: str
     machine: str
     wall: float
+    load: float
 
 
 def measure(run_dir: Path, arm: str, seed: int, identity: Identity, made: Made) -> Summary:
@@ -72,7 +73,7 @@ def measure(run_dir: Path, arm: str, seed: int, identity: Identity, made: Made) 
         commit=made.commit,
         machine=made.machine,
         attempts=len(list((run_dir / "attempts").iterdir())),
-        cost=Cost(made.wall, *(round(each, 1) for each in clock.totals())),
+        cost=Cost(made.wall, made.load, *(round(each, 1) for each in clock.totals())),
         curve=[_point(data, clock, sampled[step], greedy[step]) for step in sorted(sampled)],
         sampled=[round(sampled[max(sampled)]["scores"][name], _DIGITS) for name in held],
         greedy=[round(greedy[max(greedy)]["scores"][name], _DIGITS) for name in held],

@@ -115,6 +115,7 @@ def made(runs: Sequence[Summary], repeated: int) -> dict[str, str]:
         "runs": str(len(runs)),
         "hours": f"{sum(run.cost.wall for run in runs) / 3600:.1f}",
         "cpu": f"{cpu:.0f}",
+        "load": f"{min(run.cost.load for run in runs):.1f} to {max(run.cost.load for run in runs):.1f}",
         "again": str(sum(run.attempts > 1 for run in runs)),
         "machines": "; ".join(sorted({run.machine for run in runs})),
         "commits": ", ".join(sorted({run.commit for run in runs})),

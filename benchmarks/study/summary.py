@@ -118,9 +118,16 @@ class Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Seconds: on the wall from start to end, and of CPU by what they were spent on."""
+    """What a run took.
+
+    Attributes:
+        wall: seconds while it ran, all attempts.
+        load: mean load average of the machine meanwhile: much above its cores, CPU seconds are worth less.
+        training, synthesis, evaluation: CPU seconds.
+    """
 
     wall: float
+    load: float
     training: float
     synthesis: float
     evaluation: float

@@ -79,6 +79,7 @@ def test_a_run_trains_on_exactly_its_trajectories(
     deeds = play(tmp_path, configured(epochs=9, stages=stages, trajectories=count * size))
     assert sum(len(group["rewards"]) for group in groups(deeds)) == count * size
     assert deeds[-1]["name"] == "run_finished"
+    assert deeds[-1]["epoch"] == groups(deeds)[-1]["epoch"], "no epoch without a rollout was begun"
     last = groups(deeds)[-1]["step"]
     assert [deed["step"] for deed in deeds if deed["name"] == "evaluation_done"][-1] == last
 

@@ -36,7 +36,7 @@ def summary(arm: str = "static", seed: int = 0, gain: float = 0.2, **changes: An
         commit="abc",
         machine="a machine, 2 cores",
         attempts=1,
-        cost=Cost(wall=300.0, training=192.0, synthesis=3.0, evaluation=20.0),
+        cost=Cost(wall=300.0, load=2.0, training=192.0, synthesis=3.0, evaluation=20.0),
         curve=[
             point(0, 0.4, 0.5),
             point(96, 0.4 + gain / 2, 0.5 + gain / 2),

@@ -51,7 +51,8 @@ class Stand:
         self.process = subprocess.Popen(command, pass_fds=[inherited], stderr=subprocess.DEVNULL)
         return self.process
 
-    def took(self, seconds: float) -> None:
+    def took(self, seconds: float, load: float) -> None:
+        assert load >= 0
         self.seconds += seconds
 
     def keep(self) -> Path:
@@ -227,12 +228,13 @@ def test_a_run_that_was_begun_as_another_is_thrown_away(root: Path, tmp_path: Pa
 def test_the_seconds_of_all_attempts_add_up(root: Path, tmp_path: Path) -> None:
     one = site(tmp_path)
     started(one, tmp_path)
-    one.took(2.0)
-    one.took(3.5)
+    one.took(2.0, 1.0)
+    one.took(3.5, 3.0)
     assert site(tmp_path)._noted() == {
         "identity": {"settings": "s", "policy": "p", "training": "t", "heldout": "h"},
         "commit": "abc",
         "seconds": 5.5,
+        "load_seconds": 12.5,
     }
 
 

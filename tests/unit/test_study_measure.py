@@ -20,7 +20,7 @@ from rods.tasks import file as task_file
 from rods.tasks.model import Call, Task, TaskType, Turn
 
 IDENTITY = Identity("s", "p", "t", "h")
-MADE = Made("abc", "a machine", 300.0)
+MADE = Made("abc", "a machine", 300.0, 2.5)
 HELD = ("h1", "h2", "h3", "h4")
 
 
@@ -127,7 +127,14 @@ def test_a_run_is_measured_from_its_journal_metrics_and_variants(run: Path) -> N
     assert found.greedy == [1.0, 1.0, 0.5, 0.5]
     assert found.by_kind == {"view": (0.25, 0.5, 0.5833, 0.75)}
     assert found.zero_variance == 0.3333
-    assert (found.cost.wall, found.cost.training, found.cost.synthesis, found.cost.evaluation) == (
+    assert (
+        found.cost.load,
+        found.cost.wall,
+        found.cost.training,
+        found.cost.synthesis,
+        found.cost.evaluation,
+    ) == (
+        2.5,
         300,
         7,
         2,

@@ -32,6 +32,7 @@ def kept(folder: Path, runs: list[Summary]) -> Path:
 
 def built(folder: Path, runs: list[Summary], seeds: tuple[int, ...] = (0, 1)) -> str:
     results = kept(folder / "results", runs)
+    (folder / "docs").mkdir(exist_ok=True)
     page.build(results, seeds, folder / "docs", folder / "headline.json")
     return (folder / "docs" / "study.md").read_text()
 
