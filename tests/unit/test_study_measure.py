@@ -222,8 +222,8 @@ def test_no_held_out_task_repeats_a_training_task_of_any_seed_or_another_held_ou
 def test_a_held_out_task_that_a_seed_trains_on_is_not_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     first = world.heldout()[0]
     again = replace(first, id="again", turns=tuple(replace(turn, query="Otherwise.") for turn in first.turns))
-    drawn = world.training(1)
-    monkeypatch.setattr(world, "training", lambda seed: (again, *drawn))
+    drawn = {seed: world.training(seed) for seed in (0, 1)}
+    monkeypatch.setattr(world, "training", lambda seed: (again, *drawn[1]) if seed == 1 else drawn[seed])
     assert world.traits(first).calls not in {world.traits(task).calls for task in world.heldout()}
 
 
