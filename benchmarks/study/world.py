@@ -16,7 +16,7 @@ from rods.tasks.file import HELDOUT, TRAIN
 from rods.tasks.model import Task
 
 TRAIN_TASKS = 60
-HELDOUT_TASKS = 240
+HELDOUT_TASKS = 180
 REPORTED = tuple(range(10))
 """Seeds that may be reported."""
 TUNING = tuple(range(100, 105))
