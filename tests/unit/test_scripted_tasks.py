@@ -159,14 +159,32 @@ def test_loading_takes_kinds_and_types_in_turn_and_repeats_nothing() -> None:
     assert not validating & (asked | held_out)
 
 
-def test_calls_of_training_tasks_never_return_in_the_held_out_ones() -> None:
-    # One-turn `ls` and `pwd` tasks would collide in nearly every large draw if they were let through.
-    found = load(TasksConfig(source="scripted", train_count=240, heldout_count=240, seed=1))
-    asked = {json.dumps([turn.to_json()["calls"] for turn in task.turns]) for task in found.train}
-    assert any(text == json.dumps([[{"name": "pwd", "arguments": {}}]]) for text in asked)
-    assert not any(
-        json.dumps([turn.to_json()["calls"] for turn in task.turns]) in asked for task in found.heldout
+def test_calls_of_training_tasks_never_return_in_the_others() -> None:
+    # One-turn `ls` and `who` tasks would collide in nearly every large draw if they were let through.
+    counts = {"train_count": 240, "heldout_count": 240, "validation_count": 240}
+    found = load(TasksConfig(source="scripted", seed=1, **counts))
+    asked, held_out, validating = (
+        {json.dumps([turn.to_json()["calls"] for turn in task.turns]) for task in part}
+        for part in (found.train, found.heldout, found.validation)
     )
+    assert any(len(json.loads(text)) == 1 for text in asked)
+    assert not asked & held_out
+    assert not validating & asked
+    assert not validating & held_out
+
+
+def test_nobody_asks_for_the_only_file_there_is() -> None:
+    rng = random.Random(10)
+    asked = 0
+    for _ in range(400):
+        script = write(rng, "manage", KINDS["manage"].classes, [("rm",), ("rm",)])
+        if script is not None:
+            second = script.omissions[1]
+            world = LiveWorld.open(script.state)
+            world.execute(script.turns[0].calls[0])
+            asked += second is not None
+            assert second is None or len(world.files()) > 1
+    assert asked
 
 
 def test_another_seed_gives_other_tasks_and_a_larger_set_begins_with_the_smaller() -> None:
@@ -202,24 +220,6 @@ def test_tasks_do_not_depend_on_the_hash_seed() -> None:
     assert len(prints.pop().strip()) == 64
 
 
-def test_composing_repeats_operations_with_fresh_content() -> None:
-    rng = random.Random(6)
-    composed = 0
-    for seed in tasks(60, seed=7):
-        names = operations(seed)
-        script = next(filter(None, (compose(rng, seed.kind, names) for _ in range(50))))
-        variant = script.finished(TaskType.BASE, rng)
-        assert variant is not None
-        assert operations(variant) == names
-        assert variant.kind == seed.kind
-        assert variant.content_id() != seed.content_id()
-        composed += play(variant) == 1.0
-    assert composed == 60
-
-
-def test_composing_what_no_workspace_allows_is_none() -> None:
-    # Nothing to go up to at the root, whatever is drawn.
-    assert compose(random.Random(0), "navigate", ("up",)) is None
 def compose(rng: random.Random, kind: str, names: Sequence[str]) -> Script | None:
     """These operations in a fresh world of the kind's classes."""
     return write(rng, kind, KINDS[kind].classes, [(name,) for name in names])
@@ -239,6 +239,24 @@ def test_composing_in_a_world_that_is_given_leaves_it_as_it_is() -> None:
     }
 
 
+def test_composing_repeats_operations_with_fresh_content() -> None:
+    rng = random.Random(6)
+    composed = 0
+    for seed in tasks(60, seed=7):
+        names = operations(seed)
+        script = next(filter(None, (compose(rng, seed.kind, names) for _ in range(50))))
+        variant = script.finished(TaskType.BASE, rng)
+        assert variant is not None
+        assert operations(variant) == names
+        assert variant.kind == seed.kind
+        assert variant.content_id() != seed.content_id()
+        composed += play(variant) == 1.0
+    assert composed == 60
+
+
+def test_composing_what_no_workspace_allows_is_none() -> None:
+    # Nothing to go up to at the root, whatever is drawn.
+    assert compose(random.Random(0), "navigate", ("up",)) is None
 
 
 def test_composing_an_unknown_operation_is_an_error() -> None:
