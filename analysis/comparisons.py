@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from analysis import scores
-from analysis.paper import Paper
+from analysis.paper import Paper, Row
 from analysis.scores import ACCURACY, OFFICIAL, REWARD, Score
 from analysis.seeds import MIN_SEEDS, Paired, Summary, paired, summary
 from analysis.systems import System, differing
@@ -103,7 +103,7 @@ def beside_paper(all_: Sequence[Scored], paper: Paper) -> list[BesidePaper]:
     """The paper's main table, for systems that have the official measure: overall and by type."""
     rows: list[BesidePaper] = []
     for scored in all_:
-        found = paper.find(scored.system.experiment, scored.system.ablation)
+        found = _published(scored.system, paper)
         own = scored.scores.get(OFFICIAL, {})
         kinds = sorted({kind for each in own.values() for kind in each.by_type})
         for part in (OVERALL, *kinds) if own else ():
@@ -165,6 +165,14 @@ def _scored(system: System) -> Scored:
     return Scored(system, dict(found))
 
 
+def _published(system: System, paper: Paper) -> Row | None:
+    """The paper's row of a system; of a model that was only evaluated, that of the model before training."""
+    only = system.config.get("evaluation", {})
+    if only.get("enabled"):
+        return paper.untrained(only["policy"])
+    return paper.find(system.experiment, system.ablation)
+
+
 def _beside(scored: Scored, part: str, theirs: float | None) -> BesidePaper:
     values = list(scored.values(OFFICIAL, part).values())
     over_seeds = summary(values)
@@ -182,7 +190,7 @@ def _beside(scored: Scored, part: str, theirs: float | None) -> BesidePaper:
 def _compare(mine: Scored, reference: Scored, measure: str, paper: Paper) -> Against:
     published = None
     if measure == OFFICIAL:
-        rows = [paper.find(each.system.experiment, each.system.ablation) for each in (mine, reference)]
+        rows = [_published(each.system, paper) for each in (mine, reference)]
         figures = [None if row is None else row.get(OVERALL) for row in rows]
         if figures[0] is not None and figures[1] is not None:
             published = (figures[0] - figures[1]) / 100

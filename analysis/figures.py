@@ -23,8 +23,10 @@ _WIDE_LABEL = 48  # characters; above it a legend has one column
 _SMOOTH = 4  # steps of the running mean: about one epoch of the tiny experiment
 
 
-def reward_by_step(data: RunData) -> Figure:
-    """Mean training reward of each step, a running mean, and the evaluations on held-out and validation tasks."""
+def reward_by_step(data: RunData) -> Figure | None:
+    """Training reward of each step, a running mean, and evaluations; None where nothing was trained on."""
+    if not data.groups:
+        return None
     figure, axes = new_axes("training step", f"{data.config['reward']['name']} reward")
     means = {step: fmean(group.mean for group in groups) for step, groups in by_step(data).items()}
     steps = sorted(means)
@@ -59,10 +61,12 @@ def reward_by_step(data: RunData) -> Figure:
     return figure
 
 
-def zones_by_epoch(data: RunData) -> Figure:
-    """Share of the groups of each epoch that were hard, at the boundary, mastered."""
-    figure, axes = new_axes("epoch", "share of task groups")
+def zones_by_epoch(data: RunData) -> Figure | None:
+    """Share of the groups of each epoch that were hard, at the boundary, mastered; None without a group."""
     rows = tables.zones_by_epoch(data)
+    if not rows:
+        return None
+    figure, axes = new_axes("epoch", "share of task groups")
     bottom = [0.0] * len(rows)
     for name in ZONES:
         shares = [row[name] / max(sum(row.values()), 1) for row in rows.values()]
@@ -73,10 +77,12 @@ def zones_by_epoch(data: RunData) -> Figure:
     return figure
 
 
-def pool_by_origin(data: RunData) -> Figure:
-    """Tasks at the start of each epoch: live original seeds, live variants, and variants that wait for injection."""
-    figure, axes = new_axes("epoch", "tasks")
+def pool_by_origin(data: RunData) -> Figure | None:
+    """Tasks at each epoch's start: live original seeds, live variants, variants that wait; None without an epoch."""
     rows = tables.pool_by_epoch(data)
+    if not rows:
+        return None
+    figure, axes = new_axes("epoch", "tasks")
     epochs = [row.epoch for row in rows]
     seeds = [row.seeds for row in rows]
     axes.bar(epochs, seeds, color=BLUE, label="original seeds", width=0.7)
@@ -107,17 +113,19 @@ def pool_by_origin(data: RunData) -> Figure:
     return figure
 
 
-def variance_by_zone(data: RunData) -> Figure:
-    """Mean variance of the rewards within a group, by zone."""
-    figure, axes = new_axes("zone", "reward variance within a group")
+def variance_by_zone(data: RunData) -> Figure | None:
+    """Mean variance of the rewards within a group, by zone; None without a group."""
     rows = [row for row in tables.variance_by_zone(data) if row.variance is not None]
+    if not rows:
+        return None
+    figure, axes = new_axes("zone", "reward variance within a group")
     names = [f"{row.zone}\n({row.groups} groups)" for row in rows]
     heights = [row.variance or 0.0 for row in rows]
     axes.bar(names, heights, color=[ZONE_COLOURS[row.zone] for row in rows], width=0.6)
     return figure
 
 
-FIGURES: dict[str, tuple[str, Callable[[RunData], Figure]]] = {
+FIGURES: dict[str, tuple[str, Callable[[RunData], Figure | None]]] = {
     "reward": ("Reward by step", reward_by_step),
     "zones": ("Zones by epoch", zones_by_epoch),
     "pool": ("Pool by origin, and variants that wait", pool_by_origin),

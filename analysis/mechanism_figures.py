@@ -53,8 +53,11 @@ def new_variants(systems: Sequence[System]) -> Figure | None:
     return figure
 
 
-def variance(systems: Sequence[System]) -> Figure:
-    """Reward variance within a group by zone; boundary over the others beside the paper's 2.0–2.2."""
+def variance(systems: Sequence[System]) -> Figure | None:
+    """Reward variance within a group by zone; boundary over the others beside the paper's 2.0–2.2; None without any."""
+    systems = [system for system in systems if any(run.groups for run in system.runs.values())]
+    if not systems:
+        return None
     figure, axes = _rows("reward variance within a group", 1.6 * len(systems))
     for place, zone in enumerate(ZONES):
         widths = [_zone_variance(system, zone) for system in systems]

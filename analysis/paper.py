@@ -86,13 +86,23 @@ class Paper:
         """The same in the out-of-distribution table."""
         return _repeated(self.out_of_distribution, experiment, ablation)
 
+    def untrained(self, model: str) -> Row | None:
+        """The row of a model before training, by the model's name without its owner and its release."""
+        return _before(self.rows, model)
+
     def untrained_elsewhere(self, model: str) -> Elsewhere | None:
-        """The row of a model before training, by the model's name without its owner."""
-        own = (row for row in self.out_of_distribution if row.system == UNTRAINED)
-        return next((row for row in own if row.model == model.rpartition("/")[2]), None)
+        """The same in the out-of-distribution table."""
+        return _before(self.out_of_distribution, model)
 
 
 _Found = TypeVar("_Found", Row, Elsewhere)
+
+
+def _before(rows: tuple[_Found, ...], model: str) -> _Found | None:
+    own = (row for row in rows if row.system == UNTRAINED)
+    name = model.rpartition("/")[2]
+    # Qwen3-4B-Instruct-2507 is a release of Qwen3-4B-Instruct.
+    return next((row for row in own if name == row.model or name.startswith(f"{row.model}-")), None)
 
 
 def _repeated(rows: tuple[_Found, ...], experiment: str, ablation: str) -> _Found | None:

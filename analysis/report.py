@@ -42,10 +42,11 @@ def build(run_dir: Path) -> ReportPaths:
     folder = RunDir.open(run_dir).report
     plots = []
     for name, (_, draw) in figures.FIGURES.items():
-        plots.append(folder / f"{name}.png")
-        write_bytes(plots[-1], _png(draw(data)))
+        if (figure := draw(data)) is not None:
+            plots.append(folder / f"{name}.png")
+            write_bytes(plots[-1], _png(figure))
     study = headline.load()
-    if study is not None and headline.comparable(data.config):
+    if study is not None and data.groups and headline.comparable(data.config):
         for mode in MODES:
             plots.append(_beside(folder, mode))
             write_bytes(plots[-1], _png(headline.figure(study, data, mode)))
@@ -68,8 +69,10 @@ def link(run_dir: Path, page: Path) -> None:
 def _write(data: RunData, folder: Path) -> Path:
     """The page, of the figures that lie in `folder`."""
     images = [
-        {"title": title, "name": name, "data": _encoded(folder / f"{name}.png")}
+        {"title": title, "name": name, "data": _encoded(file)}
         for name, (title, _) in figures.FIGURES.items()
+        for file in [folder / f"{name}.png"]
+        if file.is_file()
     ]
     beside = [_encoded(file) for mode in MODES for file in [_beside(folder, mode)] if file.is_file()]
     write_text(folder / _PAGE, render(data, images, links.found(folder), beside))

@@ -39,13 +39,14 @@ _ORIGINS: dict[str, dict[str, Any]] = {
 }
 
 
-def learning_curves(systems: Sequence[System]) -> Figure:
-    """Running mean of the training reward; the band reaches from the lowest seed to the highest."""
+def learning_curves(systems: Sequence[System]) -> Figure | None:
+    """Running mean of the training reward; the band reaches from the lowest seed to the highest; None without any."""
     figure, axes = new_axes("training step", "training reward")
+    drawn = False
     for system, colour, line in styled(systems):
-        _band(axes, [_training(run) for run in system.runs.values()], colour, line, label(system))
+        drawn |= _band(axes, [_training(run) for run in system.runs.values()], colour, line, label(system))
     legend_below(figure, axes)
-    return figure
+    return figure if drawn else None
 
 
 def heldout_curves(systems: Sequence[System]) -> Figure | None:
@@ -67,9 +68,12 @@ def _evaluated(systems: Sequence[System], split: str, title: str) -> Figure | No
     return figure if any(drawn) else None
 
 
-def pool(systems: Sequence[System]) -> Figure:
-    """Tasks by origin at each epoch's start, and variants retired in it (below 0); means over seeds."""
-    shown = systems[:_MOST_PANELS]
+def pool(systems: Sequence[System]) -> Figure | None:
+    """Tasks by origin at each epoch's start, variants retired in it below 0; means over seeds; None without any."""
+    trained = [system for system in systems if any(run.groups for run in system.runs.values())]
+    shown = trained[:_MOST_PANELS]
+    if not shown:
+        return None
     columns = min(2, len(shown))
     rows = ceil(len(shown) / columns)
     figure = Figure(figsize=(7.2, 1.4 + 2.4 * rows), layout="constrained", dpi=130)

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import yaml
 from analysis_examples import evaluated, history, make_run, write_result
 from typer.testing import CliRunner
 
@@ -12,6 +13,7 @@ from analysis import (
     mechanism,
     mechanism_figures,
     paper,
+    report,
     study,
     study_figures,
 )
@@ -143,6 +145,20 @@ def test_a_system_that_the_paper_lacks_has_no_difference(tmp_path):
     write_result(path, {"t1": True})
     row = comparisons.beside_paper(scored([path]), paper.load())[0]
     assert (row.theirs, row.difference) == (None, None)
+
+
+def test_a_model_that_was_only_evaluated_stands_beside_the_untrained_one(tmp_path):
+    only = [event for event in history(0.5) if event["name"] in ("run_started", "run_finished")]
+    run = make_run(tmp_path, [only[0], evaluated(0, 0, 0.5), only[1]], experiment="evaluate_only")
+    settings = yaml.safe_load((run / "config.yaml").read_text())
+    settings["evaluation"] |= {"enabled": True, "policy": "Qwen/Qwen3-4B-Instruct-2507"}
+    (run / "config.yaml").write_text(yaml.safe_dump(settings))
+    write_result(run, {"t1": True, "t2": False})
+    overall, _ = comparisons.beside_paper(scored([run]), paper.load())
+    assert (overall.ours, overall.theirs) == (50, 22.13)
+    made = study.build(tmp_path / "out", [run])
+    assert {path.stem for path in made.plots} == {"study_heldout"}
+    assert report.build(run).plots == ()
 
 
 def test_ablations_are_compared_over_common_seeds_and_tasks(tmp_path):
