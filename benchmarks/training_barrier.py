@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rods.config import Config
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Completion, Engine, Request, Sampling
-from rods.rollout.episode import message_seed
+from rods.rollout.episode import longest_first, message_seed
 from rods.rollout.transcript import Transcript
 from rods.simulation.session import Session
 from rods.tasks.model import Task
@@ -28,7 +28,9 @@ class Barrier:
     def play(self, tasks: Sequence[Task]) -> dict[str, tuple[int, ...]]:
         """All episodes of a step; their tokens by name."""
         config = self._config
-        waiting = deque((task, index) for task in tasks for index in range(config.training.group_size))
+        waiting = deque(
+            (task, index) for task in longest_first(tasks) for index in range(config.training.group_size)
+        )
         live: dict[str, tuple[Task, int, Session, Transcript]] = {}
         texts: dict[str, tuple[int, ...]] = {}
         done: dict[str, tuple[int, ...]] = {}

@@ -2,9 +2,10 @@
 
 `python -m benchmarks.training_rollout --json --engine hf`
 
-`rollout`: both sides play the same tasks with the same seeds on the same engine object, alternating; figures are
-sampled tokens per second. The peer has what our engine has (continuous batching, cached prefixes) and refills its
-batch at every barrier; it only waits, turn by turn, until every message of the batch is written.
+`rollout`: both sides play the same tasks in the same order with the same seeds on the same engine object, alternating;
+figures are sampled tokens per second. Before each pass the engine takes weights, as before each step of training, and
+so forgets the prefixes of the pass before. The peer has what our engine has (continuous batching, cached prefixes) and
+refills its batch at every barrier; it only waits, turn by turn, until every message of the batch is written.
 
 `overhead`: real training steps of the whole role (loop, journal, metrics, rollouts as text); its share of time that is
 spent neither in a call of the engine nor in a call of the learner.
@@ -44,6 +45,7 @@ from rods.rollout.chat import Chat, load_tokenizer
 from rods.rollout.episode import collect
 from rods.tasks.taskset import TaskSet
 from rods.training.learner import Learner
+from rods.training.policy import load_model
 from rods.training.step import Stepper
 
 SEED = 1
@@ -68,10 +70,12 @@ class Sides:
         self._tasks = task_sources.load(config.tasks).train
         self._engine = Timed(engines.build(model_dir, config.model, config.rollout, config.seed))
         self._chat = Chat(load_tokenizer(model_dir), config.model)
+        self._policy = load_model(model_dir, config.model.dtype)
 
     def ours(self) -> Played:
         """Every episode advances on its own."""
         config = self._config
+        self._forget()
         start, steps = time.process_time(), self._engine.calls["step"]
         groups = collect(
             self._engine,
@@ -91,6 +95,7 @@ class Sides:
 
     def barrier(self, tokens: int) -> Played:
         """All wait for the slowest, turn by turn; `tokens` were sampled by the same seeds."""
+        self._forget()
         start, steps = time.process_time(), self._engine.calls["step"]
         episodes = Barrier(self._engine, self._chat, self._config, SEED).play(self._tasks)
         return Played(tokens, time.process_time() - start, self._engine.calls["step"] - steps, episodes)
@@ -98,6 +103,9 @@ class Sides:
     def close(self) -> None:
         """End the engine."""
         self._engine.close()
+
+    def _forget(self) -> None:
+        self._engine.update_weights(self._policy.state_dict().items(), SEED)
 
 
 def rollout_figure(config: Config, repeats: int) -> tuple[Figure, dict[str, Any]]:

@@ -100,12 +100,17 @@ def episodes(
     """
     driver = _Driver(engine, chat, sampling, seed, lambda task: Session(task, simulation, reward))
     score = rewards.build(reward.name)
-    waiting = deque((task, index) for task in tasks for index in range(group_size))
+    waiting = deque((task, index) for task in longest_first(tasks) for index in range(group_size))
     while waiting or driver.live:
         while waiting and len(driver.live) < sampling.max_concurrent:
             driver.start(*waiting.popleft())
         for episode in driver.advance():
             yield episode.rollout(score, engine.version)
+
+
+def longest_first(tasks: Sequence[Task]) -> list[Task]:
+    """In the order of the messages that their ground truth takes, one a call, so that the batch is full to the end."""
+    return sorted(tasks, key=lambda task: -sum(len(turn.calls) + 1 for turn in task.turns))
 
 
 def message_seed(seed: int, task_id: str, index: int, message: int) -> int:

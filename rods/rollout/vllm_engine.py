@@ -32,12 +32,15 @@ if TYPE_CHECKING:
 
 _GIB = 2**30
 _CPU_BATCH_TOKENS = 8192
+_CPU_BLOCK = 32  # tokens; only whole blocks of a prefix are found again, and vLLM's 128 is most of an episode
 _WEIGHTS_TO_HOST = 1  # vLLM's sleep level
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine core in this process
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # threads as torch has them: the learner shares them
     "VLLM_LOGGING_LEVEL": "ERROR",  # below that it reports its own start-up at length
     "VLLM_NO_USAGE_STATS": "1",
+    # A kernel is made for each number of tokens in a step, for milliseconds; the default keeps a thousand of them.
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16384",
     "HF_HUB_OFFLINE": "1",
 }
 
@@ -88,6 +91,7 @@ def _placement(model: ModelConfig, rollout: RolloutConfig) -> dict[str, Any]:
         return {"gpu_memory_utilization": rollout.gpu_memory_fraction, "enable_sleep_mode": True}
     return {
         "kv_cache_memory_bytes": rollout.cpu_cache_gib * _GIB,
+        "block_size": _CPU_BLOCK,
         "enforce_eager": True,
         # A prompt cut in two makes vLLM rewind a seeded request's generator, which CPU generators refuse.
         "enable_chunked_prefill": False,
@@ -232,7 +236,11 @@ def _parameters(**settings: Any) -> SamplingParams:
     from vllm.sampling_params import RequestOutputKind
 
     return SamplingParams(
-        detokenize=False, ignore_eos=True, output_kind=RequestOutputKind.FINAL_ONLY, **settings
+        detokenize=False,
+        ignore_eos=True,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        skip_clone=True,  # each request has its own
+        **settings,
     )
 
 

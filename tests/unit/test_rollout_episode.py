@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,16 @@ def test_groups_come_in_task_order_whatever_finishes_first() -> None:
     ]
     assert engine.most_in_flight == 3
     assert seen == [(i, 6) for i in range(1, 7)]
+
+
+def test_the_longest_dialogues_begin_first_and_groups_keep_their_order() -> None:
+    short, long = task("short"), task("long")
+    short = replace(short, turns=short.turns[:1])
+    scripts = {f"{name}/{index}": RIGHT for name in ("short", "long") for index in (0, 1)}
+    engine = ScriptedEngine(scripts)
+    groups = play(engine, [short, long], 2)
+    assert [request.id for request in engine.requests[:4]] == ["long/0", "long/1", "short/0", "short/1"]
+    assert [[rollout.task_id for rollout in group] for group in groups] == [["short"] * 2, ["long"] * 2]
 
 
 def test_each_prompt_extends_the_tokens_of_the_one_before() -> None:
