@@ -14,7 +14,6 @@ from pathlib import Path
 import torch.distributed as dist
 
 from rods.training import together
-from rods.training.capture import Captured
 from rods.training.checkpoint import Saves
 
 _log = logging.getLogger(__name__)
@@ -27,7 +26,7 @@ class Writers:
         self._group = None if together.single() else together.new_group()
         self._thread: threading.Thread | None = None
 
-    def share(self, state: Captured) -> AbstractContextManager[Saves]:
+    def share(self, state: Saves) -> AbstractContextManager[Saves]:
         """Make ready to write `state`, on all ranks.
 
         Returns:
@@ -48,7 +47,7 @@ class Writers:
 class _Leader:
     """Rank 0's part, written together with those of the others."""
 
-    def __init__(self, state: Captured, group: dist.ProcessGroup) -> None:
+    def __init__(self, state: Saves, group: dist.ProcessGroup) -> None:
         self.rank = state.rank
         self._state, self._group = state, group
 
@@ -65,12 +64,12 @@ class _Leader:
             together.all_or_none(lambda: self._state.save(folder), self._group)
 
 
-def _follow(state: Captured, group: dist.ProcessGroup) -> None:
+def _follow(state: Saves, group: dist.ProcessGroup) -> None:
     """Another rank's thread. Whether a failure is one of the run is rank 0's to judge, which hears of it."""
     while (folder := _told(group)) is not None:
         try:
             together.all_or_none(partial(state.save, folder), group)
-        except (OSError, RuntimeError, together.PeerError) as error:
+        except Exception as error:  # noqa: BLE001 (rank 0 has heard of it)
             _log.warning("rank %d could not save: %s", state.rank, error)
 
 

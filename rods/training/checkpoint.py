@@ -23,7 +23,7 @@ from rods.exchange.atomic import fsync_dir, fsync_tree, make_dirs, read_json, re
 from rods.exchange.marker import Name, Scan
 from rods.exchange.rundir import RunDir
 from rods.exchange.usage import advice, human
-from rods.training import together
+from rods.training import resharding, together
 from rods.training.ledger import WRITER
 from rods.training.tracker import NAME
 
@@ -202,7 +202,8 @@ def look(run: RunDir) -> Scan:
 def prune(run: RunDir, keep: int) -> list[Path]:
     """Remove checkpoints but the newest `keep` (at least 1) of the history; torn ones stay to be looked at.
 
-    Those that a newer attempt left behind can never be continued from and go, too.
+    Those that a newer attempt left behind can never be continued from and go, too, as do conversions for another
+    number of ranks whose process died.
 
     Returns:
         the folders removed.
@@ -213,6 +214,8 @@ def prune(run: RunDir, keep: int) -> list[Path]:
         old += [void.folder for void, _ in found.void]
     for folder in old:
         _remove(folder)
+    for folder in resharding.leftovers(run.checkpoints):
+        shutil.rmtree(folder)
     return old
 
 

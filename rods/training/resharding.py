@@ -26,7 +26,13 @@ from rods.training import together
 
 _log = logging.getLogger(__name__)
 _CONVERTER = "deepspeed.checkpoint.ds_to_universal"
+_CONVERTED = ".universal.tmp"
 _WORKERS = 4  # processes that read or write parts at once, at most
+
+
+def leftovers(root: Path) -> list[Path]:
+    """Conversions below the checkpoints' folder `root` whose process died; between two loads all that lie there."""
+    return sorted(root.glob(f".*{_CONVERTED}"))
 
 
 class ReshardingError(RodsError):
@@ -92,7 +98,7 @@ def _load(engines: Mapping[str, Any], folder: Path, saved: Saved) -> None:
 @contextmanager
 def _universal(names: list[str], saved: Saved) -> Iterator[Path]:
     """While it lasts, a folder beside the checkpoint that holds its state for any number of ranks."""
-    target = saved.folder.with_name(f".{saved.folder.name}.universal")
+    target = saved.folder.with_name(f".{saved.folder.name}{_CONVERTED}")
     group = together.new_group()  # large state takes longer than the tensors' group waits
 
     def convert() -> None:

@@ -15,13 +15,13 @@ from rods.training import checkpoint
 RANK = Path(__file__).parents[1] / "checkpoint_rank.py"
 
 
-def save_together(run: RunDir, failing: int, times: int, error: str) -> list[str]:
+def save_together(run: RunDir, failing: int, times: int, error: str, way: str = "together") -> list[str]:
     """What each rank told."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(RANK), str(run.path)]
     ranks = [
         subprocess.Popen(
-            [*command, str(rank), str(failing), str(times), error],
+            [*command, str(rank), str(failing), str(times), error, way],
             env=environment,
             stdout=subprocess.PIPE,
             text=True,
@@ -59,3 +59,16 @@ def test_a_full_disk_is_waited_for_together(run: RunDir) -> None:
         "rank0.pt",
         "rank1.pt",
     ]
+
+
+@pytest.mark.slow
+def test_a_thread_that_fails_on_another_rank_is_heard_of(run: RunDir) -> None:
+    told = save_together(run, 1, 1, "denied", "beside")
+    assert told == ["PeerError: rank 1 of 2 failed: PermissionError: [Errno 13] denied", "saved"]
+    assert list(run.checkpoints.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_threads_wait_for_a_full_disk_together(run: RunDir) -> None:
+    assert save_together(run, 0, 2, "full", "beside") == ["saved", "saved"]
+    assert checkpoint.latest(run) is not None

@@ -18,7 +18,7 @@ from rods.exchange.journal import JournalWriter
 from rods.exchange.lineage import continuation
 from rods.exchange.pressure import DiskFullError
 from rods.exchange.rundir import RunDir
-from rods.training import checkpoint
+from rods.training import checkpoint, resharding
 from rods.training.checkpoint import CheckpointError, Position
 
 
@@ -189,6 +189,15 @@ def test_only_the_newest_stay_and_torn_ones_are_left_alone(run: RunDir) -> None:
     assert names(run) == ["notes", "step_000002-0001", "step_000003-0001", "step_000004-0001"]
     assert checkpoint.prune(run, 0) == [run.checkpoints / "step_000002-0001"]
     assert checkpoint.latest(run) == run.checkpoints / "step_000004-0001"
+
+
+def test_a_conversion_whose_process_died_goes_with_the_next_save(run: RunDir) -> None:
+    (run.checkpoints / ".step_000001-0001.universal.tmp" / "model").mkdir(parents=True)
+    assert [path.name for path in resharding.leftovers(run.checkpoints)] == [
+        ".step_000001-0001.universal.tmp"
+    ]
+    save(run, 2)
+    assert names(run) == ["step_000002-0001"]
 
 
 def test_the_same_step_again_succeeds_the_old_one(run: RunDir) -> None:
