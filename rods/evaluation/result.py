@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from rods.errors import RodsError
-from rods.evaluation.statistics import CONFIDENCE, Interval, mcnemar, paired_bootstrap, wilson
+from rods.evaluation.statistics import CONFIDENCE, Interval, mcnemar, paired_bootstrap, paired_score, wilson
 
 RESULT = "result.json"
 
@@ -46,6 +46,7 @@ class Comparison:
         count: tasks.
         difference: of accuracies.
         interval: of that, from a paired bootstrap within task types, at 95%.
+        score_interval: of that, Newcombe's for paired data, at 95%.
         only_ours, only_theirs: tasks that one of the two passed.
         p_value: of the exact McNemar test.
     """
@@ -53,6 +54,7 @@ class Comparison:
     count: int
     difference: float
     interval: Interval
+    score_interval: Interval
     only_ours: int
     only_theirs: int
     p_value: float
@@ -136,6 +138,13 @@ def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Comparison:
         differences[mine["type"]].append(float(mine["passed"]) - float(other["passed"]))
     flat = [each for group in differences.values() for each in group]
     gained, lost = flat.count(1.0), flat.count(-1.0)
+    both = sum(mine["passed"] and other["passed"] for mine, other in pairs)
     return Comparison(
-        len(flat), fmean(flat), paired_bootstrap(differences), gained, lost, mcnemar(gained, lost)
+        count=len(flat),
+        difference=fmean(flat),
+        interval=paired_bootstrap(differences),
+        score_interval=paired_score(both, gained, lost, len(flat) - both - gained - lost),
+        only_ours=gained,
+        only_theirs=lost,
+        p_value=mcnemar(gained, lost),
     )

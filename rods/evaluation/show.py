@@ -22,9 +22,12 @@ def table(result: Mapping[str, Any], comparison: Comparison | None, folder: Path
     if cut := result["ends"]["length"]:
         lines.append(f"{cut} episodes ended for lack of room (model.max_length)")
     if comparison is not None:
-        low, high = comparison.interval.low, comparison.interval.high
+        bootstrap, score = (
+            f"[{each.low:+.1%}, {each.high:+.1%}]"
+            for each in (comparison.interval, comparison.score_interval)
+        )
         lines.append(
-            f"difference {comparison.difference:+.1%} [{low:+.1%}, {high:+.1%}], passed by this one alone "
+            f"difference {comparison.difference:+.1%} {bootstrap}, by Newcombe {score}; passed by this one alone "
             f"{comparison.only_ours}, by the other alone {comparison.only_theirs}, p = {comparison.p_value:.3g}"
         )
     return "\n".join([*lines, f"kept in {folder}"])

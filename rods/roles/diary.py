@@ -19,6 +19,16 @@ _PHASES = {
     "barrier": "waiting for the answers of synthesis",
     "checkpoint": "writing a checkpoint",
 }
+# Of a step's metrics, what tells that something goes wrong.
+_FIGURES = (
+    ("reward", "reward_mean", ".3f"),
+    ("zero variance", "zero_variance", ".0%"),
+    ("entropy", "entropy", ".3f"),
+    ("kl", "kl", ".4f"),
+    ("clipped", "clip_fraction", ".1%"),
+    ("engine gap", "logprob_gap", ".1e"),
+    ("tokens/s", "generated_tokens_per_second", ".0f"),
+)
 
 
 class Diary:
@@ -61,5 +71,5 @@ def _sentence(record: dict[str, Any]) -> str:
 
 def _step(record: dict[str, Any]) -> str:
     parts = [f"step {record['step']} of {record['steps_total']}", f"epoch {record['epoch']}"]
-    parts += [f"reward {record['reward_mean']:.3f}"] if "reward_mean" in record else []
+    parts += [f"{name} {record[key]:{form}}" for name, key, form in _FIGURES if key in record]
     return ", ".join([*parts, f"{record['seconds']:.1f} s"])

@@ -131,7 +131,11 @@ class Stepper:
         on_phase("sync")
         with watch.phase("sync"):
             gap = self.sync(step, [rollout.token_ids for rollout in flat(draw.observed)[:_PROBES]])
-        own = {"policy_lag": step - 1 - draw.version, "parity_gap": gap}
+        own = {
+            "policy_lag": step - 1 - draw.version,
+            "parity_gap": gap,
+            "trained_tokens_per_second": update.get("tokens", 0.0) / watch.seconds["update"],
+        }
         seconds = {f"seconds_{name}": value for name, value in watch.seconds.items()}
         return StepResult(draw.observed, {**figures.of_draw(tasks, draw), **update, **own, **load, **seconds})
 

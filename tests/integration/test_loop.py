@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import metrics_page
 import pytest
 from transformers import AutoModelForCausalLM
 from wandb_files import identities, logged, records
@@ -21,6 +22,7 @@ from analysis.load import RunData, load
 from analysis.wandb_report import PANELS
 from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import RunDir
+from rods.tracking import numbers
 
 ROOT = Path(__file__).resolve().parents[2]
 EPOCHS, STEPS_PER_EPOCH = 3, 3
@@ -189,6 +191,30 @@ def test_engine_and_learner_agreed_after_every_sync(straight):
     assert len(steps) == max(group.step for group in straight.data.groups)
     assert all(record["engine"] == "hf" for record in steps)
     assert all(record["logprob_gap"] < 1e-4 for record in steps)
+
+
+def test_the_metrics_are_those_of_their_page(straight):
+    lines = [*read_metrics(straight.path / "metrics" / "train.jsonl")]
+    steps, update = metrics_page.keys("A step"), metrics_page.keys("Its update")
+    some = metrics_page.keys("Only in some runs")
+    by_event = {
+        name: [each for each in lines if each.get("event") == name] for name in (None, "epoch", "evaluation")
+    }
+    assert all(by_event.values())
+    page = metrics_page.missing_and_unknown
+    assert page(by_event[None], steps | update, some) == (set(), set())
+    assert page(by_event["evaluation"], metrics_page.keys("An evaluation"), set()) == (set(), set())
+    assert page(by_event["epoch"], {"event", "step", "epoch", "zones"}, steps) == (set(), set())
+    synthesis = read_metrics(straight.path / "metrics" / "synthesis.jsonl")
+    assert page(synthesis, metrics_page.keys("Synthesis"), set()) == (set(), set())
+
+
+def test_wandb_has_every_number_of_a_step(straight):
+    lines = read_metrics(straight.path / "metrics" / "train.jsonl")
+    line = next(each for each in lines if "event" not in each)
+    found = records(straight.path / "wandb")
+    copied = {key: dict(logged(found, key)).get(line["step"]) for key in numbers({"train": line})}
+    assert copied == numbers({"train": line})
 
 
 def test_the_trained_policy_loads_in_transformers_and_differs_from_the_start(straight):

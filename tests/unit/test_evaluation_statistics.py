@@ -6,11 +6,12 @@ from fractions import Fraction
 
 import pytest
 
-from rods.evaluation.statistics import StatisticsError, mcnemar, paired_bootstrap, wilson
+from rods.evaluation.statistics import StatisticsError, mcnemar, paired_bootstrap, paired_score, wilson
 
 
 def test_wilson_gives_the_published_example() -> None:
-    # Newcombe (Statistics in Medicine 17, 1998), table I, method 3: 81 of 263 and 15 of 148.
+    # Newcombe, Two-sided confidence intervals for the single proportion (Statistics in Medicine 17, 857-872, 1998),
+    # table I, method 3: 81 of 263 and 15 of 148.
     assert wilson(81, 263).low == pytest.approx(0.2553, abs=5e-5)
     assert wilson(81, 263).high == pytest.approx(0.3662, abs=5e-5)
     assert wilson(15, 148).low == pytest.approx(0.0624, abs=5e-5)
@@ -71,3 +72,29 @@ def test_the_bootstrap_repeats_and_follows_its_seed() -> None:
 def test_the_bootstrap_of_nothing_is_refused() -> None:
     with pytest.raises(StatisticsError, match="at least one task"):
         paired_bootstrap({"base": []})
+
+
+@pytest.mark.parametrize(
+    ("counts", "low", "high"),
+    [((36, 12, 2, 0), 0.0569, 0.3404), ((36, 14, 0, 0), 0.1528, 0.4167)],
+)
+def test_the_paired_interval_gives_published_examples(
+    counts: tuple[int, int, int, int], low: float, high: float
+) -> None:
+    # Newcombe (Statistics in Medicine 17, 2635-2650, 1998), method 10, n = 50.
+    found = paired_score(*counts)
+    assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+
+
+def test_the_paired_interval_is_symmetric_and_has_a_width_where_both_agree() -> None:
+    ours, theirs = paired_score(10, 7, 3, 20), paired_score(10, 3, 7, 20)
+    assert (ours.low, ours.high) == (pytest.approx(-theirs.high), pytest.approx(-theirs.low))
+    same = paired_score(5, 0, 0, 35)
+    assert -0.1 < same.low < 0 < same.high < 0.1
+    assert paired_score(0, 0, 0, 1).high < 1
+
+
+@pytest.mark.parametrize("counts", [(0, 0, 0, 0), (-1, 1, 1, 1), (1, 1, 1, -1)])
+def test_the_paired_interval_refuses_what_are_no_counts(counts: tuple[int, int, int, int]) -> None:
+    with pytest.raises(StatisticsError, match="counts of tasks"):
+        paired_score(*counts)

@@ -9,6 +9,13 @@ import pytest
 from rods.roles.diary import Diary
 
 STEP = {"step": 3, "steps_total": 5, "epoch": 2, "reward_mean": 0.26388, "seconds": 8.57}
+UPDATE = {
+    "zero_variance": 0.25,
+    "entropy": 0.1804,
+    "kl": 0.01243,
+    "clip_fraction": 0.0021,
+    "logprob_gap": 4e-7,
+}
 HELD_OUT = {"event": "evaluation", "split": "heldout", "step": 3, "mode": "greedy", "mean": 0.5, "count": 48}
 VALIDATION = {**HELD_OUT, "split": "validation", "count": 24}
 EPOCH = {"event": "epoch", "step": 3, "epoch": 2}
@@ -29,6 +36,14 @@ def test_a_step_an_evaluation_and_an_epoch_are_a_line_each(capsys: pytest.Captur
         "held out, greedy: 0.500 over 48 tasks (step 3)",
         "validation, greedy: 0.500 over 24 tasks (step 3)",
         "epoch 2 is over (step 3)",
+    ]
+
+
+def test_a_step_tells_what_shows_that_something_goes_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    Diary().record({**STEP, **UPDATE, "generated_tokens_per_second": 2184.1})
+    assert said(capsys) == [
+        "step 3 of 5, epoch 2, reward 0.264, zero variance 25%, entropy 0.180, kl 0.0124, clipped 0.2%, "
+        "engine gap 4.0e-07, tokens/s 2184, 8.6 s"
     ]
 
 
