@@ -1,8 +1,10 @@
-"""The trainer's other ranks: processes of the same node, started and ended by the role's own process, which is rank 0.
+"""The trainer's ranks: processes that train together, on one node or on several.
 
-One rank has one GPU, the only one that it sees. What a rank writes goes into `train-rank<number>.out` and `.err` in
-the attempt's folder. Whoever loses another ends: the others with rank 0's process, rank 0 with a message that names
-the rank that was lost.
+Each node has one process of the role (a task of Slurm's), which starts the node's other ranks and ends them. That of
+the first node is rank 0 itself; those of further nodes only look after their ranks (`rods.roles.nodes`). One rank has
+one GPU, the only one that it sees. What a rank writes goes into `train-rank<number>.out` and `.err` in the attempt's
+folder. Whoever loses another ends: the others with their node's process, rank 0 with a message that names what was
+lost.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -24,12 +28,14 @@ import torch.distributed as dist
 from rods.config import Config
 from rods.errors import RodsError
 from rods.exchange.rundir import RunDir
+from rods.roles import last_words
+from rods.roles.notice import Then
 
-PARENT = "RODS_RANK_OF"  # id of rank 0's process
-_LOOPBACK = "127.0.0.1"
+PARENT = "RODS_RANK_OF"  # id of the process that started the rank
+LOOPBACK = "127.0.0.1"
+POLL_S = 0.5
+GRACE_S = 15.0  # for rank 0 to notice a loss by itself, and for the others to end
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_POLL_S = 0.5
-_GRACE_S = 15.0  # for rank 0 to notice the loss by itself, and for the others to end
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # Signals go to all processes of a job, and are rank 0's to act on: a rank ignores them from its very beginning.
 _DEAF = ("sh", "-c", 'trap "" TERM INT USR2; exec "$@"', "rank")
@@ -39,12 +45,59 @@ class RankLostError(RodsError):
     """A rank ended before the run did."""
 
 
+class NodeLostError(RankLostError):
+    """A node's process is gone without a word. The node may be: another one can take its place."""
+
+
 class GpuMissingError(RodsError):
     """There are fewer GPUs than ranks."""
 
 
+@dataclass(frozen=True)
+class World:
+    """All ranks, and where they find each other: at rank 0's store.
+
+    Attributes:
+        nodes: of the trainer.
+        per_node: ranks on each of them.
+    """
+
+    nodes: int
+    per_node: int
+    address: str
+    port: int
+
+    @property
+    def size(self) -> int:
+        """Ranks in all."""
+        return self.nodes * self.per_node
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What was lost, as a sentence; `of_node`: a whole node, which the run can be put back for."""
+
+    sentence: str
+    of_node: bool = False
+
+    def error(self) -> RankLostError:
+        """To be raised by whoever noticed."""
+        return (NodeLostError if self.of_node else RankLostError)(self.sentence)
+
+
+class Peers(Protocol):
+    """Ranks that this process looks after or looks at."""
+
+    def failed(self, hurry: bool) -> Loss | None:
+        """What is lost, None while nothing is.
+
+        Args:
+            hurry: something is known to be lost; what has given no sign for seconds is it.
+        """
+
+
 def count(config: Config) -> int:
-    """Ranks on this node: `training.ranks_per_node`, else one a GPU of `cluster.train`.
+    """Ranks on a node: `training.ranks_per_node`, else one a GPU of `cluster.train`.
 
     One where no GPU is seen, and where servers have some of them (`rollout.placement=served`).
     """
@@ -55,88 +108,126 @@ def count(config: Config) -> int:
     return max(1, config.cluster.train.gpus_per_node) if torch.cuda.device_count() else 1
 
 
-@contextmanager
-def others(run: RunDir, attempt: int, config: Config) -> Iterator[None]:
-    """While it lasts the ranks beside this process, rank 0, are there; nothing happens where it is the only one.
-
-    Raises:
-        GpuMissingError: see there.
-        RankLostError: one of them ended, and this process could not go on.
-    """
-    ranks = count(config)
-    if ranks == 1:
-        yield
-        return
-    own = gpus(ranks)
-    # The store comes first and picks the port, so that no other run can be in its way.
-    store = dist.TCPStore(_LOOPBACK, 0, ranks, is_master=True, wait_for_workers=False)
-    os.environ.update(environment(0, ranks, store.port, own))
-    with ExitStack() as stack:
-        processes = [
-            _start(stack, run, attempt, rank, environment(rank, ranks, store.port, own))
-            for rank in range(1, ranks)
-        ]
-        peers = Peers(processes, run.attempt_dir(attempt))
-        stack.callback(peers.close)
-        try:
-            yield
-        except RuntimeError as error:
-            if lost := peers.lost(_GRACE_S):
-                raise RankLostError(lost) from error
-            raise
+def store(world: World) -> tuple[dist.TCPStore, World]:
+    """Rank 0's store. It picks its port itself, so that no other run can be in its way."""
+    opened = dist.TCPStore(LOOPBACK, 0, world.size, is_master=True, wait_for_workers=False)
+    return opened, World(world.nodes, world.per_node, world.address, opened.port)
 
 
-class Peers:
-    """The other ranks' processes, in the order of their ranks from 1. A thread ends this process when one is lost.
+class Local:
+    """The ranks that this process has started.
 
     Args:
-        processes: started.
+        processes: by the number of their rank.
+        world: of all ranks.
         folder: of their logs.
     """
 
-    def __init__(self, processes: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
-        self._processes = processes
-        self._folder = folder
-        self._closing = threading.Event()
-        threading.Thread(target=self._watch, name="ranks", daemon=True).start()
+    def __init__(self, processes: dict[int, subprocess.Popen[bytes]], world: World, folder: Path) -> None:
+        self._processes, self._world, self._folder = processes, world, folder
 
-    def lost(self, wait_s: float = 0.0) -> str:
-        """Which rank has failed and how, "" when none has within `wait_s`."""
-        deadline = time.monotonic() + wait_s
-        while not (failed := self._failed()) and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        if not failed:
-            return ""
-        rank, status = failed[0]
-        how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-        return (
-            f"rank {rank} of {len(self._processes) + 1} ended {how} before the run did; see "
-            f"{log_stem(self._folder, rank)}.err. The run goes on from its last checkpoint when it is resumed."
-        )
+    def failed(self, hurry: bool = False) -> Loss | None:
+        """See `Peers`."""
+        del hurry  # a process of one's own is seen to end
+        for rank, process in self._processes.items():
+            status = process.poll()
+            if status:
+                return Loss(self._how(rank, status))
+        return None
 
-    def close(self) -> None:
-        """Wait until all have ended; those that do not are killed."""
-        self._closing.set()
-        deadline = time.monotonic() + (0.0 if sys.exc_info()[0] else _GRACE_S)
-        for process in self._processes:
+    def ended(self) -> bool:
+        """Whether all have done their work."""
+        return all(process.poll() == 0 for process in self._processes.values())
+
+    def close(self, patience_s: float = GRACE_S) -> None:
+        """Wait until all have ended; those that do not within `patience_s` are killed."""
+        deadline = time.monotonic() + patience_s
+        for process in self._processes.values():
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
 
-    def _failed(self) -> list[tuple[int, int]]:
-        statuses = [(rank, process.poll()) for rank, process in enumerate(self._processes, 1)]
-        return [(rank, status) for rank, status in statuses if status]
+    def _how(self, rank: int, status: int) -> str:
+        how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+        return (
+            f"rank {rank} of {self._world.size} ended {how} before the run did; see "
+            f"{log_stem(self._folder, rank)}.err. The run goes on from its last checkpoint when it is resumed."
+        )
+
+
+class Watch:
+    """Looks after peers in a thread, which ends this process when one is lost and rank 0's own work does not.
+
+    Rank 0 may wait in a collective of the GPUs, which does not tell it of the loss.
+    """
+
+    def __init__(self, peers: Sequence[Peers]) -> None:
+        self._peers = peers
+        self._closing = threading.Event()
+        threading.Thread(target=self._watch, name="ranks", daemon=True).start()
+
+    def lost(self, wait_s: float) -> Loss | None:
+        """What is lost, None when nothing is seen to be within `wait_s`; asked when a collective has failed."""
+        deadline = time.monotonic() + wait_s
+        while (found := self._failed(hurry=True)) is None and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        return found
+
+    def close(self) -> None:
+        """Nobody is looked after any more."""
+        self._closing.set()
+
+    def _failed(self, *, hurry: bool) -> Loss | None:
+        found = (peers.failed(hurry) for peers in self._peers)
+        return next((loss for loss in found if loss is not None), None)
 
     def _watch(self) -> None:
-        """Rank 0 may wait in a collective of the GPUs, which does not tell it of the loss."""
-        while not self._closing.wait(_POLL_S):
-            if self._failed():
-                if not self._closing.wait(_GRACE_S):
-                    print(f"train: {self.lost()}", file=sys.stderr, flush=True)
-                    os._exit(1)
+        while not self._closing.wait(POLL_S):
+            loss = self._failed(hurry=False)
+            if loss is not None:
+                if not self._closing.wait(GRACE_S):
+                    last_words.end(loss.sentence, Then.put_back if loss.of_node else Then.failed)
                 return
+
+
+@contextmanager
+def started(run: RunDir, attempt: int, world: World, ranks: Sequence[int]) -> Iterator[Local]:
+    """While it lasts `ranks`, those of this node that this process is none of, are there.
+
+    Raises:
+        GpuMissingError: see there.
+    """
+    own = gpus(world.per_node)
+    processes: dict[int, subprocess.Popen[bytes]] = {}
+    local = Local(processes, world, run.attempt_dir(attempt))
+    try:
+        for rank in ranks:
+            processes[rank] = _start(run, attempt, rank, environment(rank, world, own))
+        yield local
+    except BaseException:
+        local.close(0.0)
+        raise
+    local.close()
+
+
+@contextmanager
+def watched(peers: Sequence[Peers]) -> Iterator[None]:
+    """While it lasts this process, rank 0, ends or raises when one of `peers` is lost.
+
+    Raises:
+        RankLostError: one of them ended, and this process could not go on.
+    """
+    watch = Watch(peers)
+    try:
+        yield
+    except RuntimeError as error:
+        if loss := watch.lost(GRACE_S):
+            raise loss.error() from error
+        raise
+    finally:
+        watch.close()
 
 
 def log_stem(folder: Path, rank: int) -> Path:
@@ -145,31 +236,30 @@ def log_stem(folder: Path, rank: int) -> Path:
 
 
 def live_as_follower() -> None:
-    """Called by another rank as it begins: the end of rank 0's process is this one's."""
+    """Called by another rank as it begins: the end of the process that started it is this one's."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(os.environ[PARENT]):
         sys.exit(1)
 
 
-def _start(
-    stack: ExitStack, run: RunDir, attempt: int, rank: int, added: dict[str, str]
-) -> subprocess.Popen[bytes]:
+def _start(run: RunDir, attempt: int, rank: int, added: dict[str, str]) -> subprocess.Popen[bytes]:
     stem = log_stem(run.attempt_dir(attempt), rank)
-    out, err = (
-        stack.enter_context(open(f"{stem}{ending}", "a"))  # noqa: SIM115 (by the stack)
-        for ending in (".out", ".err")
-    )
-    return subprocess.Popen(
-        [*_DEAF, sys.executable, "-u", "-m", "rods.roles.following", str(run.path), str(attempt)],
-        env={**os.environ, **added},
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=err,
-    )
+    with open(f"{stem}.out", "a") as out, open(f"{stem}.err", "a") as err:
+        return subprocess.Popen(
+            [*_DEAF, sys.executable, "-u", "-m", "rods.roles.following", str(run.path), str(attempt)],
+            env={**os.environ, **added},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
 
 
 def gpus(ranks: int) -> list[str]:
-    """The GPU of each rank, as CUDA_VISIBLE_DEVICES names it; [] on CPU. CUDA is not started by asking."""
+    """The GPU of each of a node's ranks, as CUDA_VISIBLE_DEVICES names it; [] on CPU. CUDA is not started by asking.
+
+    Raises:
+        GpuMissingError: see there.
+    """
     found = torch.cuda.device_count()
     if not found:
         return []
@@ -183,16 +273,23 @@ def gpus(ranks: int) -> list[str]:
     return names[:ranks]
 
 
-def environment(rank: int, ranks: int, port: int, own: Sequence[str]) -> dict[str, str]:
-    """What torch finds the others by. A rank that sees one GPU has it under number 0, for every library in it."""
+def environment(rank: int, world: World, own: Sequence[str]) -> dict[str, str]:
+    """What torch finds the others by. A rank that sees one GPU has it under number 0, for every library in it.
+
+    Args:
+        own: the GPUs of the rank's node.
+    """
+    place = rank % world.per_node
+    # On several nodes gloo must not take the loopback: it takes the interface of the host's name.
+    alone = world.nodes == 1 and "GLOO_SOCKET_IFNAME" not in os.environ
     return {
         "RANK": str(rank),
-        "WORLD_SIZE": str(ranks),
-        "LOCAL_RANK": "0" if own else str(rank),
-        "MASTER_ADDR": _LOOPBACK,
-        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(world.size),
+        "LOCAL_RANK": "0" if own else str(place),
+        "MASTER_ADDR": world.address,
+        "MASTER_PORT": str(world.port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 joins the store that is there
         PARENT: str(os.getpid()),
-        **({"GLOO_SOCKET_IFNAME": "lo"} if "GLOO_SOCKET_IFNAME" not in os.environ else {}),
-        **({_VISIBLE: own[rank]} if own else {}),
+        **({"GLOO_SOCKET_IFNAME": "lo"} if alone else {}),
+        **({_VISIBLE: own[place]} if own else {}),
     }

@@ -22,7 +22,7 @@ from launchers.resources import TRAIN
 from rods.exchange import stop
 from rods.exchange.rundir import RunDir
 from rods.exchange.stop import StopRequest
-from rods.roles import begun, outcome
+from rods.roles import begun, last_words, outcome
 from rods.roles.notice import Listener, Notice, Task, Then, ask, explain
 from rods.roles.outcome import Outcome, Status
 from rods.roles.perform import Ended, perform
@@ -56,7 +56,9 @@ def judge(ended: Ended, heard: Notice | None, request: StopRequest | None) -> tu
     if ended.status == 0:
         return Outcome(Status.finished, "the run finished"), False
     if heard is not None and heard.then is Then.returns:
-        return Outcome(Status.requeued, heard.reason), False
+        # A lost node was noticed here, before Slurm said so.
+        cause = f"; {request.reason}" if request is not None and request.then in PUT_BACK else ""
+        return Outcome(Status.requeued, f"{heard.reason}{cause}"), False
     if ended.status != os.EX_TEMPFAIL:
         return Outcome(Status.failed, f"the role {TRAIN} failed: {ended.error}"), False
     reason, then = _why_stopped(heard, request)
@@ -76,7 +78,7 @@ def _why_stopped(heard: Notice | None, request: StopRequest | None) -> tuple[str
 
 
 class Trainer:
-    """The training role's process. Rank 0 of several speaks for all."""
+    """The training role's process. That of the first of several nodes speaks for all."""
 
     def __init__(self, run: RunDir, attempt: int) -> None:
         self._run, self._attempt = run, attempt
@@ -87,11 +89,14 @@ class Trainer:
 
     def run(self) -> int:
         """Work, put the job back where it must, record how the attempt ended; returns the exit status."""
-        listener = listen(self._run, self._attempt, self._task, self._act)
         if self._task.rank:
-            return 0 if perform(self._run, TRAIN, self._attempt).status in (0, os.EX_TEMPFAIL) else 1
+            from rods.roles import nodes  # torch, which synthesis has no use for
+
+            return nodes.keep(self._run, self._attempt, self._task.rank)
+        listener = listen(self._run, self._attempt, self._task, self._act)
         try:
-            ended = self._begin() or perform(self._run, TRAIN, self._attempt)
+            with last_words.using(self._end_in_the_middle):
+                ended = self._begin() or perform(self._run, TRAIN, self._attempt)
         except Exception as error:
             self._record(Outcome(Status.failed, f"the role {TRAIN} failed: {type(error).__name__}: {error}"))
             raise
@@ -117,8 +122,15 @@ class Trainer:
 
     def _act(self, heard: Notice) -> None:
         """In the listener's thread: a job that is being ended already has only seconds to be put back."""
-        if heard.then is Then.put_back_now and not self._task.rank:
+        if heard.then is Then.put_back_now:
             self._put_back(heard.reason)
+
+    def _end_in_the_middle(self, reason: str, then: Then) -> None:
+        """In another thread, while the work hangs: the process ends when this returns."""
+        if then in PUT_BACK:
+            self._conclude(self._put_back(reason))
+        else:
+            self._conclude(Outcome(Status.failed, f"the role {TRAIN} failed: {reason}"))
 
     def _put_back(self, reason: str) -> Outcome:
         """Have Slurm requeue the job, unless that came to nothing too often; says how the attempt ended."""

@@ -24,8 +24,10 @@ from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
 from rods.model_path import local
-from rods.roles import ranks
+from rods.roles import nodes
 from rods.roles.diary import Diary
+from rods.roles.notice import Then
+from rods.roles.ranks import NodeLostError
 from rods.roles.watchdog import Watchdog
 from rods.rollout import engine as engines
 from rods.rollout.chat import Chat, load_tokenizer
@@ -68,8 +70,13 @@ def main(run_dir: str, attempt: int) -> int:
         RodsError: anything that makes the run impossible; the message is complete.
     """
     run = RunDir.open(Path(run_dir))
-    with ranks.others(run, attempt, snapshot.load_config(run)):
-        return train(run, attempt, partial(build_stepper, run.attempt_dir(attempt)))
+    try:
+        with nodes.together(run, attempt, snapshot.load_config(run)):
+            return train(run, attempt, partial(build_stepper, run.attempt_dir(attempt)))
+    except NodeLostError as error:
+        # Another node can take its place, and what is left of this attempt ends.
+        stop.request(run, attempt, str(error), Then.put_back)
+        return os.EX_TEMPFAIL
 
 
 def train(run: RunDir, attempt: int, build: StepperBuilder) -> int:

@@ -117,8 +117,9 @@ def test_a_lost_rank_0_takes_the_others_along(tmp_path: Path) -> None:
     assert not processes(run)
 
 
-def test_a_stop_between_two_steps_is_continued_by_both_ranks(tmp_path: Path) -> None:
-    process = launch(tmp_path, 2, "training.epochs=3")
+def test_a_stop_in_the_middle_of_a_step_is_continued_by_both_ranks(tmp_path: Path) -> None:
+    at_once = "launch.stop_deadline_s=0"  # what is under way is left, by both
+    process = launch(tmp_path, 2, "training.epochs=3", at_once)
     deadline = time.monotonic() + 200
     while not [*tmp_path.glob("*/rollouts/step_000001.jsonl")]:
         assert time.monotonic() < deadline
@@ -128,7 +129,7 @@ def test_a_stop_between_two_steps_is_continued_by_both_ranks(tmp_path: Path) -> 
     run = only(tmp_path)
     assert not processes(run)
     assert [*run.checkpoints.glob("*/COMPLETE")]
-    again = launch(tmp_path, 2, "training.epochs=3", f"launch.resume={run.path}")
+    again = launch(tmp_path, 2, "training.epochs=3", at_once, f"launch.resume={run.path}")
     said, _ = again.communicate(timeout=300)
     assert again.returncode == 0, said[-3000:]
     assert history(run.journal_dir, "train")[-1]["name"] == "run_finished"

@@ -16,6 +16,7 @@ from slurm_runs import STATIC, Run, launch, processes_on
 
 Cluster = dict[str, str]
 Scenario = Callable[[Cluster, Path], Run]
+TWO_NODES = ("cluster.train.nodes=2", "training.ranks_per_node=1")
 WAIT_S = 10  # of the job that takes a run's nodes away
 
 
@@ -129,17 +130,43 @@ def sweep(cluster: Cluster, folder: Path) -> Run:
     return last
 
 
+def two_nodes(cluster: Cluster, folder: Path) -> Run:
+    """The trainer has a rank on each of two nodes, and synthesis a node beside them."""
+    run = Run.start(cluster, folder, *TWO_NODES)
+    run.until_over()
+    return run
+
+
+def second_node_lost(cluster: Cluster, folder: Path) -> Run:
+    """Everything on the trainer's second node dies at once, and rank 0 notices before Slurm does."""
+    run = Run.start(cluster, folder, *TWO_NODES)
+    run.hold()
+    run.until_trained()
+    _, second = run.slurm("scontrol", "show", "hostnames", run.starts()[0][2]).split()
+    _kill_node(cluster, second)
+    run.until((run.path / "attempts" / "0002" / "start").exists, "the second start")
+    os.kill(run.process("synthesis"), signal.SIGCONT)
+    run.until_attempt(2)
+    run.until_over()
+    run.slurm("slurmd", "-N", second)
+    return run
+
+
+def _kill_node(cluster: Cluster, node: str) -> None:
+    state = Path(cluster["SLURM_CONF"]).parent
+    daemon = int((state / "run" / f"slurmd-{node}.pid").read_text())
+    for process in (daemon, *processes_on(node, cluster["SLURM_CONF"])):
+        with contextlib.suppress(ProcessLookupError):  # it died with the one before
+            os.kill(process, signal.SIGKILL)
+
+
 def node_lost(cluster: Cluster, folder: Path) -> Run:
     """Everything on the trainer's node dies at once; Slurm gives the node up after its timeout."""
     run = Run.start(cluster, folder)
     run.hold()
     run.until_trained()
     node = run.starts()[0][2]
-    state = Path(cluster["SLURM_CONF"]).parent
-    daemon = int((state / "run" / f"slurmd-{node}.pid").read_text())
-    for process in (daemon, *processes_on(node, cluster["SLURM_CONF"])):
-        with contextlib.suppress(ProcessLookupError):  # it died with the one before
-            os.kill(process, signal.SIGKILL)
+    _kill_node(cluster, node)
     run.until((run.path / "attempts" / "0002" / "start").exists, "the second start")
     os.kill(run.process("synthesis"), signal.SIGCONT)  # it finds that it is overtaken, and makes room
     run.until_attempt(2)
@@ -152,6 +179,8 @@ SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         node_lost,
+        second_node_lost,
+        two_nodes,
         sweep,
         preempted_with_grace,
         time_limit,

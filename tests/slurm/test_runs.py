@@ -139,6 +139,25 @@ def test_a_run_in_a_full_queue_waits_and_says_why(run: Run) -> None:
 
 
 @pytest.mark.nightly
+@scenario("two_nodes")
+def test_a_trainer_of_two_nodes_makes_the_run_that_one_makes(run: Run, straight: Run) -> None:
+    assert run.finished()
+    assert run.deeds() == straight.deeds()
+    assert "[" in run.starts()[0][2], "one node only"
+    assert "gres/gpu=16" in run.starts()[0][3]
+    assert [*run.path.glob("attempts/0001/train-rank1.err")]
+
+
+@pytest.mark.nightly
+@scenario("second_node_lost")
+def test_a_trainer_of_two_nodes_goes_on_when_the_second_is_lost(run: Run, straight: Run) -> None:
+    assert run.finished()
+    assert run.deeds() == straight.deeds()
+    first = run.outcome(1)
+    assert (first["status"], "the trainer's node 1 (" in first["sentence"]) == ("requeued", True)
+
+
+@pytest.mark.nightly
 @scenario("node_lost")
 def test_a_lost_node_is_replaced(run: Run, straight: Run) -> None:
     assert run.finished()

@@ -79,7 +79,7 @@ def test_mounts_may_say_where_and_how() -> None:
     assert keys({"container": {"kind": "apptainer", "image": "x.sif", "mounts": mounts}}) == set()
 
 
-@pytest.mark.parametrize("name", ["gpus_per_node", "cpus_per_task", "mem_gb", "nodes"])
+@pytest.mark.parametrize("name", ["gpus_per_node", "cpus_per_task", "mem_gb"])
 def test_one_job_cannot_have_two_shapes(name: str) -> None:
     roles = {"train": {name: 1}, "synthesis": {name: 3}}
     assert keys({"coschedule": "single", **roles}) == {f"cluster.synthesis.{name}"}
@@ -87,10 +87,34 @@ def test_one_job_cannot_have_two_shapes(name: str) -> None:
     assert keys({"coschedule": "single", **roles}, synthesis={"enabled": False}) == set()
 
 
-def test_one_job_gives_each_role_one_node() -> None:
-    assert keys({"coschedule": "single", "train": {"nodes": 2}, "synthesis": {"nodes": 2}}) == {
-        "cluster.train.nodes"
-    }
+@pytest.mark.parametrize("coschedule", ["het", "single", "pair"])
+def test_each_role_may_have_several_nodes(coschedule: str) -> None:
+    assert keys({"coschedule": coschedule, "train": {"nodes": 2}, "synthesis": {"nodes": 3}}) == set()
+
+
+def test_the_trainer_has_one_node_on_this_machine_and_beside_its_servers() -> None:
+    two = {"train": {"nodes": 2}}
+    assert keys({"kind": "local", **two}) == {"cluster.train.nodes"}
+    assert keys(two, rollout={"placement": "served"}) == {"cluster.train.nodes"}
+
+
+@pytest.mark.parametrize(
+    ("train", "ranks_per_node", "refused"),
+    [
+        ({"nodes": 3}, None, False),
+        ({"nodes": 2, "gpus_per_node": 2}, None, True),
+        ({"nodes": 2}, 2, True),
+        ({"nodes": 1}, 2, False),
+    ],
+)
+def test_rollouts_are_shared_by_the_ranks_of_all_nodes(
+    train: dict[str, int], ranks_per_node: int | None, refused: bool
+) -> None:
+    training = {"tasks_per_step": 2, "group_size": 3, "skip_zero_variance": False}  # six rollouts
+    cluster = SLURM | {"train": train}
+    config = from_mapping({"cluster": cluster, "training": {**training, "ranks_per_node": ranks_per_node}})
+    told = [problem.why for problem in rules.problems(config) if problem.key == "training.tasks_per_step"]
+    assert any("cannot be shared equally by 4 ranks" in why for why in told) is refused
 
 
 def test_a_job_that_would_be_told_to_stop_as_it_starts_is_refused() -> None:
@@ -99,9 +123,7 @@ def test_a_job_that_would_be_told_to_stop_as_it_starts_is_refused() -> None:
 
 
 def test_what_only_slurm_needs_is_not_asked_of_a_local_run() -> None:
-    assert (
-        keys({"kind": "local", "partition": "a\nb", "coschedule": "single", "train": {"nodes": 2}}) == set()
-    )
+    assert keys({"kind": "local", "partition": "a\nb", "coschedule": "single"}) == set()
 
 
 @pytest.mark.parametrize(
@@ -133,3 +155,23 @@ def test_a_list_where_a_single_value_belongs_is_refused_by_its_key(
 ) -> None:
     with pytest.raises(ConfigError, match=f"config key {key}: expected a single value"):
         from_mapping(sections)
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"rollout": {"servers": "${seed}"}}, "rollout.servers: expected a list, found 0"),
+        ({"cluster": {"setup": "${seed}"}}, "cluster.setup: expected a list, found 0"),
+        ({"cluster": {"extra": "${cluster.account}"}}, "cluster.extra: expected a mapping, found ''"),
+    ],
+)
+def test_an_interpolation_to_a_single_value_is_no_list_and_no_mapping(
+    sections: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        from_mapping(sections)
+
+
+def test_an_interpolation_to_another_list_is_one() -> None:
+    mounts = {"container": {"mounts": ["/a"]}, "setup": "${cluster.container.mounts}"}
+    assert list(from_mapping({"cluster": mounts}).cluster.setup) == ["/a"]

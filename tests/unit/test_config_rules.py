@@ -204,7 +204,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"cluster.time_hours": 0.0}, "cluster.time_hours"),
     ({"cluster.signal_seconds": 0}, "cluster.signal_seconds"),
     ({"cluster.train.nodes": 0}, "cluster.train.nodes"),
-    ({"cluster.kind": "slurm", "cluster.train.nodes": 2}, "cluster.train.nodes"),
+    ({"cluster.kind": "local", "cluster.train.nodes": 2}, "cluster.train.nodes"),
     ({"cluster.train.gpus_per_node": -1}, "cluster.train.gpus_per_node"),
     ({"cluster.synthesis.cpus_per_task": 0}, "cluster.synthesis.cpus_per_task"),
     ({"cluster.train.mem_gb": -1}, "cluster.train.mem_gb"),

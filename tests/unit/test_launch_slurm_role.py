@@ -9,6 +9,8 @@ import errno
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +24,7 @@ from rods.config import from_mapping
 from rods.exchange import marker, stop
 from rods.exchange.heartbeat import read_all
 from rods.exchange.rundir import RunDir
-from rods.roles import begun, outcome, perform, slurm_role
+from rods.roles import begun, nodes, outcome, perform, slurm_role
 from rods.roles.entry import run_slurm_role
 from rods.roles.notice import Notice, Then
 from rods.roles.outcome import Outcome, Status
@@ -218,15 +220,46 @@ def test_a_job_that_slurm_does_not_take_back_has_failed(
     assert "refused" in capsys.readouterr().err
 
 
-def test_a_second_rank_neither_records_nor_requeues(
-    run: RunDir, slurm: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_further_node_that_cannot_reach_rank_0_says_so_in_its_place(
+    run: RunDir, slurm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    says(slurm, "COMPLETING", "TimeLimit")
     monkeypatch.setenv("SLURM_PROCID", "1")
-    ending_with(monkeypatch, until_stopped(run, signal.SIGTERM))
-    assert run_slurm_role(str(run.path)) == 0
-    assert outcome.read(run, 1) is None
+    monkeypatch.setattr("rods.roles.nodes.setproctitle", lambda _title: None)
+    monkeypatch.setattr("rods.roles.nodes.find", lambda *_: nodes.client("127.0.0.1", 1, wait_s=1))
+    ending_with(monkeypatch, lambda _run_dir, _attempt: pytest.fail("rank 0's work"))
+    assert run_slurm_role(str(run.path)) == 1
+    told = "the trainer's node 1: expected rank 0's store at 127.0.0.1:1"
+    assert told in capsys.readouterr().err
+    assert ended(run)[0] == "failed"
+    assert told in ended(run)[1]
     assert not calls(slurm)
+
+
+LAST_WORDS = """
+import sys
+from pathlib import Path
+from rods.exchange.rundir import RunDir
+from rods.roles import last_words, perform
+from rods.roles.entry import run_slurm_role
+from rods.roles.notice import Then
+perform.perform = lambda *_: last_words.end("node 1 (n2) was lost", Then(sys.argv[2]))
+from rods.roles import slurm_role
+slurm_role.perform = perform.perform
+run_slurm_role(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "status", "called"), [(Then.put_back, "requeued", ["requeue 4711"]), (Then.failed, "failed", [])]
+)
+def test_a_trainer_that_hangs_in_a_collective_says_its_last_words(
+    run: RunDir, slurm: Path, then: Then, status: str, called: list[str]
+) -> None:
+    done = subprocess.run([sys.executable, "-c", LAST_WORDS, str(run.path), then], check=False, timeout=60)
+    assert done.returncode == 1
+    found, sentence = ended(run)
+    assert (found, "node 1 (n2) was lost" in sentence) == (status, True)
+    assert calls(slurm) == called
 
 
 @pytest.mark.parametrize(
@@ -444,6 +477,18 @@ def test_what_the_trainer_said_itself_stays(
 def test_a_failed_trainer_that_slurm_puts_back_was_requeued() -> None:
     ending, ours = judge(Ended(1, "NCCL timeout"), Notice("a lost node", Then.returns), None)
     assert (ending.status, ours) == (Status.requeued, False)
+
+
+def test_a_lost_node_is_put_back_and_named_whoever_notices_first() -> None:
+    lost = stop.StopRequest(1, "the trainer's node 1 (n7) has given no sign of life", Then.put_back)
+    died = Notice("another task of the job died", Then.failed)
+    assert judge(Ended(STOPPED), died, lost) == (Outcome(Status.requeued, lost.reason), True)
+    slurms = Notice("Slurm put the job back", Then.returns)
+    ending, ours = judge(Ended(STOPPED), slurms, lost)
+    assert (ending, ours) == (
+        Outcome(Status.requeued, f"Slurm put the job back; {lost.reason}"),
+        False,
+    )
 
 
 def test_what_a_role_said_before_it_died_explains_the_signal_of_its_death() -> None:

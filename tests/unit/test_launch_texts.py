@@ -103,6 +103,20 @@ def test_in_one_job_the_first_node_trains(tmp_path: Path) -> None:
     assert cluster.said("0001/synthesis.out")[:2] == ["synthesis", "0"]
 
 
+@pytest.mark.parametrize("coschedule", ["het", "single"])
+def test_a_trainer_of_two_nodes_has_the_first_two(tmp_path: Path, coschedule: str) -> None:
+    cluster = Cluster(tmp_path)
+    nodes = replace(CLUSTER, coschedule=coschedule, train=JobConfig(nodes=2), synthesis=JobConfig())
+    config = Config(cluster=nodes)
+    (batch,) = batches(config)
+    done = cluster.start(cluster.text(batch, config))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert cluster.said("0001/train.out")[:3] == ["train", "0", "1"]
+    assert cluster.said("0001/train-1.out")[:3] == ["train", "1", "1"]
+    assert cluster.said("0001/synthesis.out")[:3] == ["synthesis", "0", "1"]
+    assert not [*cluster.run.attempts.glob("*/synthesis-1.out")]
+
+
 def test_a_daemon_in_a_job_of_its_own_counts_its_starts_apart(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     batch = daemons(Resources(SYNTHESIS, 1, 0, 1, 0), 3)

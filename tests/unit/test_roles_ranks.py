@@ -7,7 +7,7 @@ import torch
 
 from rods.config import from_mapping
 from rods.roles import ranks
-from rods.roles.ranks import GpuMissingError
+from rods.roles.ranks import GpuMissingError, World
 
 EIGHT = {"cluster": {"train": {"gpus_per_node": 8}}}
 
@@ -43,7 +43,7 @@ def test_each_rank_sees_the_next_gpu_of_those_allocated(
     seeing(monkeypatch, 3 if wanted else 2, visible)
     found = ranks.gpus(2)
     assert found == (wanted or ["GPU-a", "GPU-b"])
-    told = [ranks.environment(rank, 2, 1234, found) for rank in (0, 1)]
+    told = [ranks.environment(rank, World(1, 2, "here", 1234), found) for rank in (0, 1)]
     assert [each["CUDA_VISIBLE_DEVICES"] for each in told] == found
     assert [(each["RANK"], each["WORLD_SIZE"], each["LOCAL_RANK"]) for each in told] == [
         ("0", "2", "0"),
@@ -54,7 +54,18 @@ def test_each_rank_sees_the_next_gpu_of_those_allocated(
 def test_without_gpus_ranks_are_told_of_none(monkeypatch: pytest.MonkeyPatch) -> None:
     seeing(monkeypatch, 0)
     assert ranks.gpus(2) == []
-    assert "CUDA_VISIBLE_DEVICES" not in ranks.environment(1, 2, 1234, [])
+    assert "CUDA_VISIBLE_DEVICES" not in ranks.environment(1, World(1, 2, "here", 1234), [])
+
+
+def test_a_further_node_has_the_next_ranks_and_its_own_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    world = World(2, 4, "first", 1234)
+    told = ranks.environment(6, world, ["4", "5", "6", "7"])
+    assert (told["RANK"], told["WORLD_SIZE"], told["CUDA_VISIBLE_DEVICES"]) == ("6", "8", "6")
+    assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("first", "1234")
+    assert "GLOO_SOCKET_IFNAME" not in told  # the loopback reaches nobody there
+    assert ranks.environment(1, World(1, 2, "first", 1), [])["GLOO_SOCKET_IFNAME"] == "lo"
+    assert ranks.environment(6, world, [])["LOCAL_RANK"] == "2"
 
 
 def test_more_ranks_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

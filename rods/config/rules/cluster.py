@@ -50,6 +50,7 @@ def _cluster(config: Config) -> Iterator[Problem]:
         yield from at_least(f"cluster.{role}.gpus_per_node", job.gpus_per_node, 0)
         yield from at_least(f"cluster.{role}.cpus_per_task", job.cpus_per_task, 1)
         yield from at_least(f"cluster.{role}.mem_gb", job.mem_gb, 0)
+    yield from _train_nodes(config)
     if cluster.kind == "local" and config.launch.chain > 1:
         yield Problem(
             "launch.chain",
@@ -64,6 +65,24 @@ def _cluster(config: Config) -> Iterator[Problem]:
         yield from _signal(cluster)
         if cluster.coschedule == "single" and config.synthesis.enabled:
             yield from _one_shape(cluster)
+
+
+def _train_nodes(config: Config) -> Iterator[Problem]:
+    nodes = config.cluster.train.nodes
+    if nodes > 1 and config.cluster.kind == "local":
+        yield Problem(
+            "cluster.train.nodes",
+            nodes,
+            "a run on this machine has one node (cluster.kind = local)",
+            "set it to 1, and training.ranks_per_node to the processes that are to train together",
+        )
+    if nodes > 1 and config.rollout.placement == "served":
+        yield Problem(
+            "cluster.train.nodes",
+            nodes,
+            "servers are started on one node and share it with the trainer (rollout.placement = served)",
+            "set it to 1, or rollout.placement=colocated",
+        )
 
 
 def _texts(config: Config) -> Iterator[Problem]:
@@ -135,8 +154,8 @@ def _signal(cluster: ClusterConfig) -> Iterator[Problem]:
 
 
 def _one_shape(cluster: ClusterConfig) -> Iterator[Problem]:
-    """`single` asks for two equal nodes, one a role."""
-    for name in ("nodes", "gpus_per_node", "cpus_per_task", "mem_gb"):
+    """`single` asks for nodes that are all equal."""
+    for name in ("gpus_per_node", "cpus_per_task", "mem_gb"):
         train, synthesis = getattr(cluster.train, name), getattr(cluster.synthesis, name)
         if train != synthesis:
             yield Problem(
@@ -145,13 +164,6 @@ def _one_shape(cluster: ClusterConfig) -> Iterator[Problem]:
                 f"one job has nodes of one shape, but cluster.train.{name} = {train}",
                 "make both equal, or set cluster.coschedule=het",
             )
-    if cluster.train.nodes == cluster.synthesis.nodes != 1:
-        yield Problem(
-            "cluster.train.nodes",
-            cluster.train.nodes,
-            "cluster.coschedule=single gives each role one node",
-            "set both to 1, or set cluster.coschedule=het",
-        )
 
 
 RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (_cluster,)

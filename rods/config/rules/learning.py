@@ -180,16 +180,9 @@ def _batches(config: Config) -> Iterator[Problem]:
             f"{rollouts} rollouts a step cannot be divided evenly",
             f"set a divisor of {rollouts}",
         )
-    cluster = config.cluster.train
-    if config.cluster.kind == "slurm" and cluster.nodes > 1:
-        yield Problem(
-            "cluster.train.nodes",
-            cluster.nodes,
-            "the ranks of a training run are started on one node",
-            "set it to 1, and cluster.train.gpus_per_node to the GPUs of that node",
-        )
     # A GPU has a rank of its own. Without the groups left out, whole groups must still be shared equally.
-    ranks = max(1, cluster.gpus_per_node) if training.ranks_per_node is None else training.ranks_per_node
+    cluster, per_node = config.cluster.train, training.ranks_per_node
+    ranks = cluster.nodes * (max(1, cluster.gpus_per_node) if per_node is None else per_node)
     key = "group_size" if training.skip_zero_variance else "tasks_per_step"
     shared = training.group_size if training.skip_zero_variance else rollouts
     if ranks >= 1 and shared % ranks:
