@@ -12,7 +12,8 @@ from rods.errors import RodsError
 from rods.exchange.atomic import CorruptFileError, make_dirs, read_json, write_json
 
 _NOTE = "studies.json"
-_BESIDE = {"study.html": "the study of this run", "trajectories.html": "its trajectories, one by one"}
+BROWSER = "trajectories.html"
+_BESIDE = {"study.html": "the study of this run", BROWSER: "its trajectories, one by one"}
 
 
 class LinksError(RodsError):

@@ -101,6 +101,7 @@ def render(
         run=data,
         images=images,
         pages=pages,
+        browser=any(page.href == links.BROWSER for page in pages),
         beside=beside,
         study=headline.load(),
         headline=_headline(data),

@@ -94,9 +94,17 @@ function tokenView(each) {
   return [button, shown];
 }
 
+// A page that leads here may choose: trajectories.html#task=NAME
+function choose() {
+  for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
+    if (CHOICES.includes(name)) field(name).value = value;
+  }
+}
+
 fillChoices();
+choose();
 field("filters").addEventListener("input", list);
 field("filters").addEventListener("reset", () => setTimeout(list));
 field("filters").addEventListener("submit", (event) => event.preventDefault());
 list();
-if (episodes.length > 0) field("list").querySelector("button").click();
+field("list").querySelector("button")?.click();

@@ -67,6 +67,7 @@ def test_a_run_compared_with_references_leads_to_its_own_pages_and_to_the_compar
     ours, theirs = (make_run(tmp_path / "runs", history(0.5), experiment=name) for name in ("a", "b"))
     CliRunner().invoke(app, ["report", str(ours)], catch_exceptions=False)
     CliRunner().invoke(app, ["report", str(ours), "--against", str(theirs)], catch_exceptions=False)
+    assert 'href="trajectories.html#task=a~1"' in index_of(ours)
     found = [link.href for link in links.found(ours / "report")]
     assert found == ["study.html", "trajectories.html", "../../../study/study.html"]
 

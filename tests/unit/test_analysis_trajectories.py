@@ -31,7 +31,7 @@ def embedded(page):
     return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def in_browser(html, profile, script=""):
+def in_browser(html, profile, script="", fragment=""):
     """The page's DOM after `script` ran in it, and what the browser complained of."""
     page = html.read_text()
     if script:
@@ -44,7 +44,7 @@ def in_browser(html, profile, script=""):
     flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync --enable-logging=stderr"
     flags += " --disable-background-networking --disable-component-update --v=0"
     done = subprocess.run(
-        ["chromium", *flags.split(), f"--user-data-dir={profile}", "--dump-dom", html.as_uri()],
+        ["chromium", *flags.split(), f"--user-data-dir={profile}", "--dump-dom", html.as_uri() + fragment],
         capture_output=True,
         text=True,
         timeout=120,
@@ -145,6 +145,15 @@ def test_both_pages_work_in_a_browser_without_a_complaint(tmp_path):
     assert '<div class="message assistant">' in dom
     assert "owned</title>" not in dom
     assert "&lt;img src=x" in dom
+
+
+@browser
+def test_an_address_chooses_the_task(tmp_path):
+    html = tmp_path / "page.html"
+    html.write_text(page_of(tmp_path, [rollout("a"), rollout("b c&d"), rollout("b c&d")]))
+    dom, complaints = in_browser(html, tmp_path / "profile", fragment="#task=b%20c%26d&else=x")
+    assert complaints == []
+    assert '<p id="count" class="soft">2 of 3</p>' in dom
 
 
 @browser
