@@ -163,7 +163,8 @@ def _children(pid: int) -> list[int]:
 LAUNCH = """
 import json, os, sys
 from pathlib import Path
-Path(os.environ["SEEN"]).write_text(json.dumps(sys.argv[1:]))
+held = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+Path(os.environ["SEEN"]).write_text(json.dumps(sys.argv[1:] + held))
 """
 
 
@@ -197,7 +198,15 @@ def begun(tmp_path: Path) -> RunDir:
 def test_a_new_run_is_launched_with_its_arm_seed_and_data(root: Path, tmp_path: Path) -> None:
     seen = started(site(tmp_path), tmp_path)
     place = tmp_path / "study" / "rods" / "seed_3"
-    for text in ("+experiment=rods_tiny", "training=study", "seed=3", f"launch.runs_dir={place}", "seed_3"):
+    lock = str(tmp_path / "held")
+    for text in (
+        "+experiment=rods_tiny",
+        "training=study",
+        "seed=3",
+        f"launch.runs_dir={place}",
+        "seed_3",
+        lock,
+    ):
         assert text in seen
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from study_examples import summary
 from benchmarks.study import arms, plan
 from benchmarks.study import summary as summaries
 from benchmarks.study.summary import SummaryError
-from rods.config import ConfigError
+from rods.config import Config, ConfigError
 
 
 def test_a_summary_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -85,6 +86,10 @@ def test_settings_tell_what_is_trained_and_not_where_or_by_what_name() -> None:
     assert plan.settings(elsewhere) == plan.settings(config)
     faster = replace(config, training=replace(config.training, learning_rate=1e-3))
     assert plan.settings(faster) != plan.settings(config)
+
+
+def test_a_new_setting_that_is_off_leaves_all_runs_what_they_were() -> None:
+    assert plan.settings(Config()) == hashlib.sha256(b"{}").hexdigest()
 
 
 def test_arms_are_found_by_name_and_twins_are_not_run() -> None:
