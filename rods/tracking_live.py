@@ -1,6 +1,7 @@
 """A daemon's metrics and tables in W&B while it works: read from the run directory by a thread of its own.
 
-The daemon writes its files as if there were no W&B, and waits for it only at its end, for a bounded time.
+The daemon writes its files as if there were no W&B, and waits for it only at its end, for a bounded time. wandb takes
+half a second to import; the thread does that too, and nobody where tracking is disabled.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
+from typing import TYPE_CHECKING
 
 from rods.config import Config
 from rods.errors import RodsError
 from rods.exchange.rundir import RunDir
-from rods.tracking import DISABLED, Tracker
-from rods.tracking_copy import ROLE, Copy
 
+if TYPE_CHECKING:
+    from rods.tracking import Tracker
+    from rods.tracking_copy import Copy
+
+_DISABLED = "disabled"
 _EVERY_S = 5.0
 _TABLES_EVERY_S = 600.0  # they are read from the whole journal
 _LAST_WORDS_S = 30.0  # a service that cannot be reached does not keep a stopped daemon for longer
@@ -29,7 +34,7 @@ def following(run: RunDir, writer: str, config: Config, every_s: float = _EVERY_
     Args:
         every_s: seconds between looks.
     """
-    if config.tracking.wandb == DISABLED:
+    if config.tracking.wandb == _DISABLED:
         yield
         return
     done = Event()
@@ -45,6 +50,9 @@ def following(run: RunDir, writer: str, config: Config, every_s: float = _EVERY_
 
 
 def _follow(run: RunDir, writer: str, config: Config, every_s: float, done: Event) -> None:
+    from rods.tracking import Tracker
+    from rods.tracking_copy import ROLE, Copy
+
     try:
         copy = Copy(run, writer)
         with Tracker(run, ROLE, config, writer) as tracker:
