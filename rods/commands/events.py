@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rods.exchange.tail import JournalTail, Torn
 
 _HEAD = ("name", "step", "epoch")
+_LONGEST = 400  # characters of a collection; --json shows all
 
 
 def events(
@@ -96,7 +97,11 @@ def _fate(torn: Torn) -> str:
 
 
 def _text(event: dict[str, Any]) -> str:
-    rest = " ".join(
-        f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in event.items() if key not in _HEAD
-    )
+    rest = " ".join(f"{key}={_value(value)}" for key, value in event.items() if key not in _HEAD)
     return f"step {event['step']:<6} epoch {event['epoch']:<3} {event['name']:<17} {rest}".rstrip()
+
+
+def _value(value: Any) -> str:
+    """As JSON; of a long collection, such as the scores of hundreds of tasks, only how long it is."""
+    text = json.dumps(value, ensure_ascii=False)
+    return f"<{len(value)} values>" if isinstance(value, dict | list) and len(text) > _LONGEST else text

@@ -42,6 +42,16 @@ def test_events_are_lines_and_objects(run: RunDir) -> None:
     assert [json.loads(line) for line in done.stdout.splitlines()] == [SEEN]
 
 
+def test_of_the_scores_of_hundreds_of_tasks_a_line_tells_the_number(run: RunDir) -> None:
+    scores = {f"task_{place}": 0.5 for place in range(300)}
+    with JournalWriter(run.journal_file("train", 2)) as journal:
+        journal.append_many([continuation(0), {**LATER, "scores": scores}])
+    done = CliRunner().invoke(app, ["events", str(run.path)])
+    assert done.stdout.splitlines()[-1].endswith("scores=<300 values>")
+    done = CliRunner().invoke(app, ["events", str(run.path), "--json"])
+    assert json.loads(done.stdout.splitlines()[-1])["scores"] == scores
+
+
 @pytest.mark.parametrize(("count", "shown"), [("0", 0), ("1", 1), ("9", 2)])
 def test_only_the_last_lines_are_shown_where_a_number_is_given(run: RunDir, count: str, shown: int) -> None:
     done = CliRunner().invoke(app, ["events", str(run.path), "--json", "-n", count])
