@@ -111,7 +111,7 @@ class Remote:
         who = f"rank {first}" if first == last else f"ranks {first} to {last}"
         return (
             f"the trainer's node {node} ({name}, with {who} of {self._world.size}) has given no sign of life for "
-            f"{seconds:.0f} s. The run goes on from its last checkpoint."
+            f"{seconds:.0f} s"
         )
 
 

@@ -57,15 +57,23 @@ def prepared(folder: Path, nodes: int, *more: str) -> RunDir:
 
 
 def tasks(run: RunDir, nodes: int) -> list[subprocess.Popen[bytes]]:
-    """The run's tasks, one a node, as srun starts them."""
+    """The run's tasks, one a node, as srun starts them; what scontrol is told to do goes into `scontrol` there."""
     logs = run.attempt_dir(1)
+    tool = logs / "bin" / "scontrol"
+    tool.parent.mkdir()
+    tool.write_text(f'#!/bin/sh\necho "$@" >>{logs}/scontrol\n')
+    tool.chmod(0o755)
     return [
         subprocess.Popen(
             [sys.executable, "-m", "rods.roles.entry", str(run.path)],
             env=os.environ
             | {"SLURM_JOB_ID": "1", "SLURM_PROCID": str(node), "SLURMD_NODENAME": f"n{node + 1}"}
             | {"RODS_ROLE": "train", "RODS_ATTEMPT": "1", "RODS_LOGS": str(logs), "RODS_REPLICA": str(node)}
-            | {"PYTHONPATH": str(run.path / "code"), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
+            | {
+                "PYTHONPATH": str(run.path / "code"),
+                "OMP_NUM_THREADS": "1",
+                "PATH": f"{tool.parent}:/usr/bin:/bin",
+            },
             stderr=(logs / f"task-{node}.err").open("wb"),
             stdout=subprocess.DEVNULL,
             cwd=logs,
@@ -110,7 +118,7 @@ def test_a_lost_node_is_named_and_the_job_goes_back(tmp_path: Path) -> None:
     said = json.loads((run.attempt_dir(1) / "outcome.json").read_text())
     assert said["status"] == "requeued"
     assert "the trainer's node 1 (n2, with rank 1 of 2) has given no sign of life" in said["sentence"]
-    assert (run.attempt_dir(1) / "requeue").exists(), "the batch script was not asked to put the job back"
+    assert (run.attempt_dir(1) / "scontrol").read_text() == "requeue 1\n"
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             title = file.read_bytes()
