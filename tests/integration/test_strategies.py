@@ -136,6 +136,25 @@ def test_tasks_that_leave_or_join_an_epoch_put_none_twice_into_a_step(
     assert len(observed) == len(set(observed)) > 50
 
 
+def test_uniform_seeds_come_from_the_whole_pool_and_no_variant_retires_for_its_reward(tmp_path: Path) -> None:
+    buffer = {"barrier": False, "retire": False, "capacity": 400}
+    config = soak_config(1, training={"epochs": 3}, boundary={"selection": "uniform"}, buffer=buffer)
+    run = RunDir.create(tmp_path, "uniform", config_hash(config))
+    run.next_attempt()
+    tasks = task_sources.load(config.tasks)
+    parts = assemble(run, 1, config, tasks, ChainPolicy(config), Answering(run))  # type: ignore[arg-type]
+    assert Loop(parts).run()
+    parts.ledger.close()
+    deeds = history(run.journal_dir, "train")
+    seen = {(deed["step"], deed["task_id"]) for deed in deeds if deed["name"] == "group_observed"}
+    drawn = [(deed["step"], deed["task_id"]) for deed in deeds if deed["name"] == "seed_emitted"]
+    assert set(drawn) - seen, "every seed was of its own step"
+    means = [deed["mean"] for deed in deeds if deed["name"] == "seed_emitted"]
+    low, high = config.boundary.alpha_low, config.boundary.alpha_high
+    assert {mean < low for mean in means} == {mean > high for mean in means} == {True, False}
+    assert not any(deed["name"] == "task_retired" for deed in deeds)
+
+
 class Stopped(Answering):
     """Answers at the barrier, unless it is one of the looks at which it asks to stop."""
 
