@@ -96,6 +96,7 @@ def test_the_trainer_has_one_node_on_this_machine_and_beside_its_servers() -> No
     two = {"train": {"nodes": 2}}
     assert keys({"kind": "local", **two}) == {"cluster.train.nodes"}
     assert keys(two, rollout={"placement": "served"}) == {"cluster.train.nodes"}
+    assert "cluster.train.nodes" in keys(two, evaluation={"enabled": True})
 
 
 @pytest.mark.parametrize(

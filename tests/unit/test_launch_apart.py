@@ -19,7 +19,7 @@ from launchers.identity import config_hash, plain
 from launchers.jobs import SubmittedJob
 from launchers.scheduler import JobInfo
 from launchers.states import lookup
-from rods.config import from_mapping
+from rods.config import Config, from_mapping
 from rods.errors import RodsError
 from rods.exchange import stop
 from rods.exchange.journal import JournalWriter
@@ -42,8 +42,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDir]:
     whole.config_file.write_text(yaml.safe_dump(plain(config)))
     whole.next_attempt()
     jobs.record(whole, SubmittedJob("7", ("train",), "pair", 1, 0.0, {}))
-    for check in ("verify", "check_origin"):
-        monkeypatch.setattr(f"launchers.snapshot.{check}", lambda _run: None)
+    monkeypatch.setattr("launchers.snapshot.verify", lambda _run: Config())
+    monkeypatch.setattr("launchers.snapshot.check_origin", lambda _run: None)
     monkeypatch.setattr(perform, "setproctitle", lambda _title: None)
     monkeypatch.setattr(rendezvous, "_LOOK_EVERY_S", 0.05)
     for name in ("SLURM_RESTART_COUNT", "SLURM_PROCID", "SLURM_HET_SIZE", "RODS_REQUEUE"):

@@ -76,6 +76,13 @@ def _train_nodes(config: Config) -> Iterator[Problem]:
             "a run on this machine has one node (cluster.kind = local)",
             "set it to 1, and training.ranks_per_node to the processes that are to train together",
         )
+    if nodes > 1 and config.evaluation.enabled:
+        yield Problem(
+            "cluster.train.nodes",
+            nodes,
+            "an evaluation is played on one node (evaluation.enabled)",
+            "set it to 1",
+        )
     if nodes > 1 and config.rollout.placement == "served":
         yield Problem(
             "cluster.train.nodes",
