@@ -162,7 +162,7 @@ def draw(told: Sequence[Told], folder: Path) -> list[Path]:
     paths = []
     for name, figure in drawn.items():
         paths.append(folder / f"{name}.svg")
-        with mpl.rc_context({"svg.hashsalt": "study"}):
+        with mpl.rc_context({"svg.hashsalt": "study", "svg.fonttype": "none"}):
             figure.savefig(paths[-1], metadata={"Date": None})
     return paths
 
