@@ -18,9 +18,6 @@ from rods.warmstart.demonstrations import Demonstration, solved
 from rods.warmstart.tokenizer import RESERVED
 from rods.warmstart.transcript import pieces
 
-OTHERS_WEIGHT = 0.1
-"""Loss weight of tokens that others wrote (queries, tool results), where the assistant's own count 1."""
-
 
 @dataclass(frozen=True)
 class Row:
@@ -38,21 +35,36 @@ class Batch:
     weights: torch.Tensor
 
 
-def encode(tokenizer: Tokenizer, demonstration: Demonstration) -> Row:
-    """A conversation as tokens, each piece encoded on its own."""
+def encode(tokenizer: Tokenizer, demonstration: Demonstration, others: float) -> Row:
+    """A conversation as tokens, each piece encoded on its own.
+
+    Args:
+        tokenizer: the policy's.
+        demonstration: the conversation.
+        others: loss weight of tokens that others wrote (queries, tool results); the assistant's own count 1.
+    """
     ids: list[int] = []
     weights: list[float] = []
     for piece in pieces(demonstration):
         encoded = tokenizer.encode(piece.text).ids
         ids += encoded
-        weights += [1.0 if piece.spoken else OTHERS_WEIGHT] * len(encoded)
+        weights += [1.0 if piece.spoken else others] * len(encoded)
     return Row(tuple(ids), tuple(weights))
 
 
-def episodes(tokenizer: Tokenizer, rng: random.Random, requests: Sequence[int]) -> Iterator[Row]:
-    """Endless ground-truth episodes of all kinds and types; the number of requests is drawn from `requests`."""
+def episodes(
+    tokenizer: Tokenizer, rng: random.Random, requests: Sequence[int], others: float
+) -> Iterator[Row]:
+    """Endless ground-truth episodes of all kinds and types.
+
+    Args:
+        tokenizer: the policy's.
+        rng: source of every choice.
+        requests: an episode's number of requests is drawn from these.
+        others: see `encode`.
+    """
     while True:
-        yield encode(tokenizer, solved(generate(rng, requests=rng.choice(requests))))
+        yield encode(tokenizer, solved(generate(rng, requests=rng.choice(requests))), others)
 
 
 def copy_drills(vocabulary: int, rng: random.Random) -> Iterator[Row]:

@@ -1,7 +1,9 @@
 """How the shipped tiny policy is made, from nothing but the scripted world.
 
-Supervised training on solved episodes of one and two requests teaches the format, the tools, how to copy and
-when to ask back. Longer dialogues, with references across their turns, are left to reinforcement learning.
+Supervised training on solved episodes of one request teaches the format, the tools, how to copy and when to
+ask back. At its very end it meets dialogues of two requests, just long enough that the policy now and then
+goes on after a first request; doing so reliably, longer dialogues and references across turns are left to
+reinforcement learning.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ from rods.warmstart import tokenizer as bpe
 from rods.warmstart.batches import Row, alternate, copy_drills, episodes
 from rods.warmstart.supervised import BATCH_TOKENS, Progress, train
 
-TOKENS = 3_600_000
-REQUESTS = (1, 2)
-"""Requests of an episode, each as likely as the other."""
-_ONE_REQUEST_SHARE = 0.25
-_DRILL_SHARE = 0.3
+TOKENS = 5_500_000
+DRILL_SHARE = 0.3
+"""Of the budget: up to here, half of the tokens are copy drills, and what others say is learnt a little, too."""
+SINGLE_SHARE = 0.94
+"""Of the budget: up to here, every episode has one request; then half of them have two."""
+OTHERS_AT_FIRST, OTHERS_THEN = 0.1, 0.01
+"""Loss weights of what others say, where the policy's own tokens count 1. Names and results are chance: learning to
+foretell them all the way costs what a small model has for its own words."""
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -71,17 +76,16 @@ def run(out: Path, tokens: int, seed: int, threads: int, report: Report) -> tupl
 
 
 def curriculum(tokenizer: Tokenizer, rng: random.Random) -> Callable[[float], Iterator[Row]]:
-    """Single requests for the first quarter, copy drills among the episodes a little longer, then all."""
-    single = episodes(tokenizer, rng, requests=(1,))
-    short = episodes(tokenizer, rng, requests=REQUESTS)
-    drills = copy_drills(tokenizer.get_vocab_size(), rng)
-    chunk = 4 * BATCH_TOKENS
-    opening, mingled = alternate(single, drills, chunk), alternate(short, drills, chunk)
+    """What is read at a share of the budget: single requests among copy drills, single requests, then also pairs."""
+    first = episodes(tokenizer, rng, requests=(1,), others=OTHERS_AT_FIRST)
+    mingled = alternate(first, copy_drills(tokenizer.get_vocab_size(), rng), 4 * BATCH_TOKENS)
+    single = episodes(tokenizer, rng, requests=(1,), others=OTHERS_THEN)
+    pairs = episodes(tokenizer, rng, requests=(1, 2), others=OTHERS_THEN)
 
     def rows(share: float) -> Iterator[Row]:
-        if share < _ONE_REQUEST_SHARE:
-            return opening
-        return mingled if share < _DRILL_SHARE else short
+        if share < DRILL_SHARE:
+            return mingled
+        return single if share < SINGLE_SHARE else pairs
 
     return rows
 

@@ -63,7 +63,7 @@ def test_it_is_a_start_worth_training_from() -> None:
     evaluation = json.loads((TINY / "training_log.json").read_text())["evaluation"]
     assert 0.3 <= evaluation["sampled"]["reward"] <= 0.6
     assert evaluation["zones"].keys() == {"hard", "boundary", "mastered"}
-    assert min(evaluation["zones"].values()) >= 0.15
+    assert min(evaluation["zones"].values()) >= 0.1
 
 
 @pytest.mark.slow
@@ -74,5 +74,5 @@ def test_it_plays_about_as_well_as_its_card_says() -> None:
     # 60 other tasks: four standard errors of about 0.05.
     assert found.sampled.reward == pytest.approx(evaluation["sampled"]["reward"], abs=0.2)
     assert found.greedy.reward == pytest.approx(evaluation["greedy"]["reward"], abs=0.2)
-    easy = [found.greedy.tables["kind"][kind] for kind in ("view", "contacts", "mail")]
-    assert sum(easy) / 3 > 0.7
+    easy = found.greedy.tables["requests"]["1"]
+    assert easy > 0.7

@@ -27,7 +27,6 @@ from rods.tasks.phrasebook import OPERATIONS
 from rods.tasks.scripted import generate
 from rods.tasks.scripted_states import CLASSES
 from rods.warmstart.batches import (
-    OTHERS_WEIGHT,
     Row,
     alternate,
     batches,
@@ -114,7 +113,7 @@ def test_training_sees_exactly_the_tokens_of_a_rollout(tokenizer: Tokenizer) -> 
                 ids += loaded.encode(call_text(call) + END, add_special_tokens=False)
                 ids += chat.after(True, SimpleNamespace(observations=(result,), query=None, restored=()))
             ids += loaded.encode(turn.answer + END, add_special_tokens=False)
-        assert tuple(ids) == encode(tokenizer, shown).ids
+        assert tuple(ids) == encode(tokenizer, shown, 0.1).ids
 
 
 def test_training_uses_the_prompt_of_the_shipped_configuration() -> None:
@@ -155,13 +154,14 @@ def test_digits_stand_alone_and_extensions_are_whole(tokenizer: Tokenizer) -> No
     assert tokenizer.encode("report_task.md").tokens[-2:] == ["_task", ".md"]
 
 
-def test_weights_favour_what_the_assistant_says(tokenizer: Tokenizer) -> None:
-    row = encode(tokenizer, solved(scripted(1, 8)[0]))
-    end = tokenizer.token_to_id(END)
-    weight_of_ends = {weight for token, weight in zip(row.ids, row.weights, strict=True) if token == end}
-    assert weight_of_ends == {1.0, OTHERS_WEIGHT}
-    assert row.weights[0] == OTHERS_WEIGHT
-    assert row.weights[-1] == 1.0
+def test_what_others_say_has_a_weight_of_its_own(tokenizer: Tokenizer) -> None:
+    shown = solved(scripted(1, 8)[0])
+    row = encode(tokenizer, shown, 0.25)
+    weights = [
+        1.0 if piece.spoken else 0.25 for piece in pieces(shown) for _ in tokenizer.encode(piece.text).ids
+    ]
+    assert list(row.weights) == weights
+    assert {1.0, 0.25} == set(weights)
 
 
 def test_drills_say_a_string_twice_and_ask_for_the_second_time() -> None:
@@ -210,7 +210,7 @@ def test_batches_hold_every_row_once_and_keep_their_size(lengths: list[int], tok
 def test_episodes_have_the_requests_they_are_asked_for(tokenizer: Tokenizer) -> None:
     def spoken(requests: tuple[int, ...]) -> set[int]:
         """Answers that close a turn, counted per episode; a turn that withholds something has one too."""
-        rows = islice(episodes(tokenizer, random.Random(0), requests), 60)
+        rows = islice(episodes(tokenizer, random.Random(0), requests, 0.1), 60)
         closing = tokenizer.encode(f"{DONE}{END}").ids
         return {str(row.ids).count(str(closing)[1:-1]) for row in rows}
 

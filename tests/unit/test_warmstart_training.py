@@ -124,24 +124,29 @@ def test_training_lowers_the_loss_and_is_reproducible() -> None:
     assert all(torch.equal(weights[name], again_weights[name]) for name in weights)
 
 
-def test_training_begins_with_single_requests_and_drills() -> None:
+def test_training_begins_with_drills_among_single_requests_and_ends_with_pairs() -> None:
     tokenizer = fit(0, vocabulary=512, episodes=60)
     rows = curriculum(tokenizer, random.Random(0))
-    query = tokenizer.encode("<|im_start|>system").ids[0]
+    opening = tokenizer.encode("<|im_start|>system").ids[0]
+    done = str(tokenizer.encode("Done.<|im_end|>").ids)[1:-1]
 
-    def longest(share: float) -> int:
-        return max(len(row.ids) for row in islice(rows(share), 150))
+    def read(share: float) -> tuple[bool, set[int]]:
+        """Whether there are drills; how many requests the episodes have."""
+        found = list(islice(rows(share), 300))
+        told = [row for row in found if row.ids[0] == opening]
+        return len(told) < len(found), {str(row.ids).count(done) for row in told}
 
-    def has_drills(share: float) -> bool:
-        return any(row.ids[0] != query for row in islice(rows(share), 300))
+    def least(share: float) -> float:
+        """The smallest weight of a token that counts."""
+        return min(weight for row in islice(rows(share), 100) for weight in row.weights if weight)
 
-    assert longest(0.1) < longest(0.5)
-    assert has_drills(0.1)
-    assert has_drills(0.27)
-    assert not has_drills(0.5)
+    assert read(0.1) == (True, {1})
+    assert read(0.5) == (False, {1})
+    assert read(0.97) == (False, {1, 2})
+    assert least(0.1) > least(0.5) == least(0.97) > 0
 
 
-def test_stages_move_on_with_the_share_of_the_budget() -> None:
+def test_the_curriculum_moves_on_with_the_share_of_the_budget() -> None:
     shares: list[float] = []
 
     def rows(share: float) -> Any:
