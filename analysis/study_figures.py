@@ -19,13 +19,14 @@ from matplotlib.ticker import MaxNLocator
 from analysis import mechanism, tables
 from analysis.figures import BLUE, GREEN, GREY, ORANGE, RED, legend_below, new_axes, running
 from analysis.load import RunData, by_step
-from analysis.systems import System
+from analysis.systems import System, shorten
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#000000", "#999999")
 LINES = ("-", "--", "-.", ":")
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
 MODES = {"greedy": "greedy", "sampled": "temperature 1"}
 _MOST_PANELS = 8
+_MOST_NAME = 44  # characters
 _ORIGINS: dict[str, dict[str, Any]] = {
     "seeds": {"color": BLUE, "label": "original seeds"},
     "variants": {"color": ORANGE, "hatch": "//", "label": "variants"},
@@ -92,14 +93,17 @@ def pool(systems: Sequence[System]) -> Figure | None:
 
 
 def plain(text: str) -> str:
-    """Text that matplotlib does not take for a formula."""
-    return text.replace("$", r"\$")
+    """Text that leaves room for the plot, and that matplotlib does not take for a formula."""
+    return shorten(text, _MOST_NAME).replace("$", r"\$")
 
 
 FIGURES: dict[str, tuple[str, Callable[[Sequence[System]], Figure | None]]] = {
     "learning": ("Training reward; bands from the lowest to the highest seed", learning_curves),
     "heldout": ("Held-out progress reward; bands from the lowest to the highest seed", heldout_curves),
-    "validation": ("The same on validation tasks", validation_curves),
+    "validation": (
+        "Progress reward on validation tasks; bands from the lowest to the highest seed",
+        validation_curves,
+    ),
     "pool": ("Tasks by origin, variants that wait, and retirements; means over seeds", pool),
 }
 
