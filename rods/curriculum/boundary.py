@@ -37,21 +37,31 @@ def select(
         CurriculumError: a group that was not applied to the state at this step.
     """
     config = state.boundary
-    moved = depth.shift(state)
-    ranked = [(record, 0) for record in SELECTIONS[config.selection].rank(state, observed, step)]
-    ranked += [(record, moved) for record in depth.beside(state, observed, step, moved)]
     chosen: list[SeedEmitted] = []
     used: Counter[str] = Counter()
     roots: set[str] = set()
-    for record, shift in ranked:
-        if excluded(state.last_emitted.get(record.seed_id), step, config.exclusion_steps):
-            continue
+    for record, shift in _candidates(state, observed, step):
         has_room = len(chosen) < config.max_seeds and used[record.type] < config.quotas.get(record.type, 0)
         if has_room and record.seed_id not in roots:
             chosen.append(_emission(record, step, epoch, shift))
             used[record.type] += 1
             roots.add(record.seed_id)
     return chosen
+
+
+def _candidates(
+    state: CurriculumState, observed: Sequence[GroupObserved], step: int
+) -> list[tuple[TaskRecord, int]]:
+    """The tasks outside their exclusion windows, best first, and how deep their variants shall be."""
+    moved = depth.shift(state)
+    ranked = [(record, 0) for record in SELECTIONS[state.boundary.selection].rank(state, observed, step)]
+    ranked += [(record, moved) for record in depth.beside(state, observed, step, moved)]
+    window = state.boundary.exclusion_steps
+    return [
+        (record, shift)
+        for record, shift in ranked
+        if not excluded(state.last_emitted.get(record.seed_id), step, window)
+    ]
 
 
 def _mean(record: TaskRecord) -> float:

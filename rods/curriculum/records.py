@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from rods.curriculum.events import RetirementReason, SeedOutcome
+from rods.curriculum.events import RetirementReason, SeedEmitted, SeedOutcome
 from rods.curriculum.statistics import UNOBSERVED, TaskStatistics
 from rods.tasks.model import Origin, Task, TaskType
 
@@ -120,4 +120,18 @@ def seed_record(task: Task) -> TaskRecord:
         injected_epoch=1,
         readmitted_epoch=None,
         statistics=UNOBSERVED,
+    )
+
+
+def open_request(event: SeedEmitted) -> SeedRequest:
+    """Of a seed that was just emitted."""
+    return SeedRequest(
+        key=event.key,
+        task_id=event.task_id,
+        seed_id=event.seed_id,
+        step=event.step,
+        epoch=event.epoch,
+        phi=event.phi,
+        depth_shift=event.depth_shift,
+        outcome=None,
     )

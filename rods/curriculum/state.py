@@ -44,7 +44,7 @@ from rods.curriculum.events import (
     VariantRefused,
     seed_key,
 )
-from rods.curriculum.records import SeedRequest, TaskRecord, TaskStatus, seed_record
+from rods.curriculum.records import TaskRecord, TaskStatus, open_request, seed_record
 from rods.curriculum.statistics import UNOBSERVED, RewardError
 from rods.curriculum.value import CurriculumState, empty
 from rods.tasks.model import Origin, Task
@@ -193,18 +193,7 @@ def _seed_emitted(event: SeedEmitted, draft: Draft) -> None:
         f"emitted at {last}",
     )
     draft.last_emitted[event.seed_id] = event.step
-    draft.put_request(
-        SeedRequest(
-            event.key,
-            event.task_id,
-            event.seed_id,
-            event.step,
-            event.epoch,
-            event.phi,
-            event.depth_shift,
-            None,
-        )
-    )
+    draft.put_request(open_request(event))
 
 
 @_advance.register
