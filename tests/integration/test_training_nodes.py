@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from rods.exchange.heartbeat import read_all
 from rods.exchange.lineage import history
 from rods.exchange.rundir import RunDir
 from rods.roles.preparing import prepare
@@ -30,7 +31,7 @@ SETTINGS = (
     "rollout.engine=hf",
     "training.epochs=1",
     "training.tasks_per_step=4",
-    "training.group_size=4",
+    "training.group_size=2",
     "training.threads=1",
     "tasks.train_count=8",
     "tasks.heldout_count=0",
@@ -93,6 +94,15 @@ def ended(processes: Sequence[subprocess.Popen[bytes]], run: RunDir, within_s: f
             process.kill()
 
 
+def until(condition: Callable[[], bool], process: subprocess.Popen[bytes], run: RunDir) -> None:
+    """Wait for it while `process` lives."""
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline, errors(run)
+        assert process.poll() is None, errors(run)
+        time.sleep(0.2)
+
+
 def errors(run: RunDir) -> str:
     return "\n".join(file.read_text()[-2000:] for file in run.attempt_dir(1).glob("*.err"))
 
@@ -105,14 +115,28 @@ def test_two_nodes_make_the_run_that_one_makes(tmp_path: Path) -> None:
     assert history(two.journal_dir, "train")[-1]["name"] == "run_finished"
 
 
+def test_a_warning_in_the_middle_of_rollouts_saves_the_step_before_and_requeues(tmp_path: Path) -> None:
+    long = ("training.group_size=128", "launch.stop_deadline_s=0")  # half a minute of episodes
+    run = prepared(tmp_path / "warned", 2, *long)
+    first, _ = processes = tasks(run, 2)
+    until(
+        lambda: "train" in (beats := read_all(run.heartbeats)) and beats["train"].phase == "rollout",
+        first,
+        run,
+    )
+    first.send_signal(signal.SIGUSR2)
+    assert ended(processes, run, 200) == [0, 0], errors(run)
+    said = json.loads((run.attempt_dir(1) / "outcome.json").read_text())
+    assert (said["status"], "the time limit is near" in said["sentence"]) == ("requeued", True)
+    assert "requeue 1" in (run.attempt_dir(1) / "scontrol").read_text().splitlines()
+    assert not [*run.rollouts.glob("step_*.jsonl")], "the step was finished"
+    assert [*run.checkpoints.glob("*/COMPLETE")]
+
+
 def test_a_lost_node_is_named_and_the_job_goes_back(tmp_path: Path) -> None:
     run = prepared(tmp_path / "lost", 2, "training.epochs=500")
     first, second = processes = tasks(run, 2)
-    deadline = time.monotonic() + 300
-    while not (run.rollouts / "step_000001.jsonl").exists():
-        assert time.monotonic() < deadline, errors(run)
-        assert first.poll() is None, errors(run)
-        time.sleep(0.2)
+    until((run.rollouts / "step_000001.jsonl").exists, first, run)
     second.send_signal(signal.SIGKILL)
     assert ended(processes, run, 120) == [0, -signal.SIGKILL], errors(run)
     said = json.loads((run.attempt_dir(1) / "outcome.json").read_text())
