@@ -146,12 +146,12 @@ def test_an_episode_is_kept_before_the_next_one_ends(tmp_path: Path, tasks: tupl
 
 
 def test_a_failure_loses_only_the_episodes_under_way(tmp_path: Path, tasks: tuple[Task, ...]) -> None:
-    # The first ends with its only message; the fourth takes its place and fails at its first.
-    messages = {tasks[0].id: ["No."] * 99, tasks[1].id: truth(tasks[1]), tasks[2].id: truth(tasks[2])}
-    short = replace(tasks[0], turns=tasks[0].turns[:1])
+    one_by_one = replace(OFFICIAL, rollout=replace(OFFICIAL.rollout, max_concurrent=1))
+    last = replace(tasks[0], turns=tasks[0].turns[:1])  # the shortest, and it has no message to say
+    messages = {task.id: truth(task) for task in tasks[1:3]}
     with pytest.raises(KeyError):
-        played(tmp_path, [short, *tasks[1:4]], Reciter(messages))
-    assert set(play.read(tmp_path / TRAJECTORIES)) == {short.id}
+        played(tmp_path, [last, *tasks[1:3]], Reciter(messages), one_by_one)
+    assert set(play.read(tmp_path / TRAJECTORIES)) == {tasks[1].id, tasks[2].id}
 
 
 def test_tokens_and_mask_are_those_of_the_text(tmp_path: Path, tasks: tuple[Task, ...]) -> None:
