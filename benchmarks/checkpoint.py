@@ -26,7 +26,7 @@ from rods.training.ledger import Ledger
 from rods.training.saving import Saver
 
 WAITS = "waiting until it is complete"
-SEQUENCES, LENGTH = 8, 64  # of an update
+SEQUENCES, LENGTH = 4, 64  # of an update
 
 
 @dataclass(frozen=True)

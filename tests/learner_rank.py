@@ -50,6 +50,9 @@ def taken_over(policy_dir: Path, out: Path, stage: int) -> None:
     """Go on from `one`, which a single process wrote, and write a step's state to `two` while the next one runs."""
     trained = learner(policy_dir, replace(RANKED, zero_stage=stage))
     trained.load(out / "one")
+    weights = dict(trained.weights())
+    if trained.rank == 0:
+        torch.save(weights, out / "loaded.pt")
     trained.update(*samples(12, 1))
     with trained.capture() as copy:
         writing = threading.Thread(target=copy.save, args=(out / "two",))
@@ -62,10 +65,13 @@ def taken_over(policy_dir: Path, out: Path, stage: int) -> None:
 
 
 def ppo(policy_dir: Path, out: Path, stage: int) -> None:
-    """Two steps of critic and policy."""
+    """Two steps of critic and policy; where a single process has done the first, it is gone on from there."""
     out.mkdir(exist_ok=True)
     trained = learner(policy_dir, replace(PPO, zero_stage=stage))
-    ppo_step(trained, samples(12)[0])
+    if (out / "one").exists():
+        trained.load(out / "one")
+    else:
+        ppo_step(trained, samples(12)[0])
     write(trained, out, ppo_step(trained, samples(12)[0]))
 
 

@@ -28,6 +28,9 @@ def launched(policy_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         single = learner(policy_dir, replace(RANKED, zero_stage=stage))
         single.update(*samples(12))
         single.save(out / f"resharded{stage}" / "one")
+    critical = learner(policy_dir, replace(PPO, zero_stage=3))
+    ppo_step(critical, samples(12)[0])
+    critical.save(out / "ppo3" / "one")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*command, str(HELPERS / "learner_rank.py"), str(policy_dir), str(out)],
@@ -74,10 +77,13 @@ def test_a_batch_that_ranks_cannot_share_is_refused_on_each(launched: Path, stag
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 def test_state_goes_from_one_rank_to_two_and_back(launched: Path, policy_dir: Path, stage: int) -> None:
-    straight = learner(policy_dir, RANKED)
-    for seed in (0, 1, 2):
-        wanted = straight.update(*samples(12, seed))
+    straight = learner(policy_dir, replace(RANKED, zero_stage=stage))
+    straight.update(*samples(12))
     folder = launched / f"resharded{stage}"
+    loaded = torch.load(folder / "loaded.pt", weights_only=True)
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in straight.weights())
+    for seed in (1, 2):
+        wanted = straight.update(*samples(12, seed))
     compare(folder, straight, wanted, within=1e-5)
 
     back = learner(policy_dir, replace(RANKED, zero_stage=stage))

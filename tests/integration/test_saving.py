@@ -23,7 +23,7 @@ from rods.training import checkpoint
 from rods.training.loop import Loop
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-KILLS = 6
+KILLS = 3
 
 
 def settings(in_background: bool, **more: Any) -> Any:
