@@ -39,8 +39,6 @@ _ENVIRONMENT = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # threads as torch has them: the learner shares them
     "VLLM_LOGGING_LEVEL": "ERROR",  # below that it reports its own start-up at length
     "VLLM_NO_USAGE_STATS": "1",
-    # A kernel is made for each number of tokens in a step, for milliseconds; the default keeps a thousand of them.
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16384",
     "HF_HUB_OFFLINE": "1",
 }
 
