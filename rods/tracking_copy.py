@@ -43,12 +43,13 @@ class Position:
     """How far one daemon's copy has come.
 
     Attributes:
-        lines, size: of its metrics file, and the bytes that they take.
+        size: bytes of its metrics file.
+        step: W&B's next step: it refuses one that is not above those before, also those of earlier attempts.
         tables: digest of the tables that were copied last; "" for none.
     """
 
-    lines: Annotated[int, Field(ge=0, strict=True)] = 0
     size: Annotated[int, Field(ge=0, strict=True)] = 0
+    step: Annotated[int, Field(ge=0, strict=True)] = 0
     tables: str = ""
 
 
@@ -76,24 +77,22 @@ class Copy:
     def metrics(self, tracker: Tracker) -> int:
         """Copy the lines that were added; returns how many, 0 when W&B failed."""
         news = self._news()
-        before = self._position
-        for step, line in enumerate(news, start=before.lines):
+        for step, line in enumerate(news, start=self._position.step):
             tracker.log({ROLE: parse_json(line, self._metrics)}, step)
         if not tracker.active or not news:
             return 0
-        size = before.size + sum(len(line) + 1 for line in news)
-        self._advance(Position(before.lines + len(news), size, before.tables))
+        size = sum(len(line) + 1 for line in news)
+        self._advance(self._position.tables, steps=len(news), size=size)
         return len(news)
 
     def tables(self, tracker: Tracker) -> None:
         """Copy the tables when they changed."""
         if (found := self._tables()) is None:
             return
-        step = max(self._position.lines - 1, 0)
-        tracker.table("seeds", _SEED_COLUMNS, found[0], step)
-        tracker.table("variants", _VARIANT_COLUMNS, found[1], step)
+        tracker.table("seeds", _SEED_COLUMNS, found[0], self._position.step)
+        tracker.table("variants", _VARIANT_COLUMNS, found[1], self._position.step)
         if tracker.active:
-            self._advance(Position(self._position.lines, self._position.size, _digest(found)))
+            self._advance(_digest(found), steps=1, size=0)
 
     @property
     def _metrics(self) -> Path:
@@ -114,9 +113,10 @@ class Copy:
         found = seeds(self._run), variants(self._run)
         return found if any(found) and _digest(found) != self._position.tables else None
 
-    def _advance(self, position: Position) -> None:
-        write_json(self._file, asdict(position))
-        self._position = position
+    def _advance(self, tables: str, steps: int, size: int) -> None:
+        before = self._position
+        self._position = Position(before.size + size, before.step + steps, tables)
+        write_json(self._file, asdict(self._position))
 
 
 @dataclass(frozen=True)

@@ -111,9 +111,9 @@ def test_synthesis_is_followed_while_it_works_and_over_attempts(offline):
         synthesised(run, 1)
     found = records(run.wandb)
     assert identities(found) == {(f"{run.name}-synthesis", run.name, "synthesis")}
-    assert logged(found, "synthesis/accepted") == [(0, 0), (1, 1), (2, 0), (3, 0)]
+    assert logged(found, "synthesis/accepted") == [(0, 0), (1, 1), (2, 0), (4, 0)]
     assert [value for _, value in logged(found, "synthesis/errors/vm_exec_failed")] == [1] * 4
-    assert logged(found, "seeds/nrows") == logged(found, "variants/nrows") == [(2, 1)]
+    assert logged(found, "seeds/nrows") == logged(found, "variants/nrows") == [(3, 1)]
     tables = [json.loads(path.read_text()) for path in run.wandb.rglob("*.table.json")]
     assert sorted(table["columns"][0] for table in tables) == ["id", "key"]
     assert keys_in(run.path) == []
@@ -140,7 +140,7 @@ def test_a_line_after_the_tables_is_not_too_late(offline):
         synthesised(run, 2)
         assert copy.metrics(tracker) == 2
         assert not copy.behind
-    assert [step for step, _ in logged(records(run.wandb), "synthesis/accepted")] == [0, 1, 2]
+    assert [step for step, _ in logged(records(run.wandb), "synthesis/accepted")] == [0, 2, 3]
 
 
 def test_half_a_line_is_copied_when_it_is_whole(offline):
@@ -153,7 +153,7 @@ def test_half_a_line_is_copied_when_it_is_whole(offline):
     with file.open("a") as rest:
         rest.write("9}\n")
     assert tracking_copy.catch_up(run, config).lines == 1
-    assert logged(records(run.wandb), "synthesis/accepted") == [(0, 0), (1, 9)]
+    assert logged(records(run.wandb), "synthesis/accepted") == [(0, 0), (2, 9)]
 
 
 def test_a_broken_wandb_costs_synthesis_nothing_and_is_caught_up_with(offline, capfd):
@@ -245,7 +245,7 @@ def test_what_a_live_role_still_writes_is_not_uploaded(offline):
     assert left == [f"offline-run-20260101_000000-{run.name}-train", "offline-run-20260101_000000-x"]
 
 
-@pytest.mark.parametrize("text", ["[]", "{", '{"lines": -1}', '{"lines": "3"}'])
+@pytest.mark.parametrize("text", ["[]", "{", '{"step": -1}', '{"size": "3"}'])
 def test_how_far_the_copy_has_come_must_be_readable(offline, text):
     run, config = offline
     synthesised(run, 1)
