@@ -81,7 +81,7 @@ def resumed(tmp_path_factory):
     """Interrupted by Ctrl-C in the second epoch, then continued to the end."""
     runs_dir = tmp_path_factory.mktemp("resumed")
     first = subprocess.Popen(
-        command(runs_dir, "tracking.wandb=disabled"),
+        command(runs_dir, "tracking.wandb=offline"),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -93,7 +93,7 @@ def resumed(tmp_path_factory):
     assert first.returncode == 130, output
     (path,) = runs_dir.iterdir()
     assert not load(path).finished
-    return launch(runs_dir, "tracking.wandb=disabled", f"launch.resume={path}")
+    return launch(runs_dir, "tracking.wandb=offline", f"launch.resume={path}")
 
 
 def await_step(runs_dir, step, process):
@@ -243,6 +243,18 @@ def test_wandb_has_both_roles_under_the_names_that_a_report_shows(straight):
     assert logged(found, "seeds/nrows")
     absent = [name for _, names in PANELS for name in names if not logged(found, name)]
     assert absent == []
+
+
+def test_wandb_goes_on_with_the_runs_that_it_began(resumed):
+    found = records(resumed.path / "wandb")
+    name = resumed.path.name
+    assert identities(found) == {(f"{name}-{role}", name, role) for role in ("train", "synthesis")}
+    steps = {step for step, _ in logged(found, "train/reward_mean")}
+    assert steps == {group.step for group in resumed.data.groups}
+    lines = read_metrics(RunDir.open(resumed.path).metrics / "synthesis.jsonl")
+    told = logged(found, "synthesis/accepted")
+    assert [value for _, value in told] == [line["accepted"] for line in lines]
+    assert sorted({step for step, _ in told}) == [step for step, _ in told]
 
 
 def test_status_from_another_shell_sees_a_finished_run(straight):
