@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     try:
         return int(asked.do(asked))
-    except RodsError as error:
+    except (RodsError, OSError) as error:
         print(f"study: {error}", file=sys.stderr)
         return 2
 
@@ -77,8 +77,10 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--dir", type=Path, default=ROOT / "runs" / "study", help="folder of the runs"
             )
-            command.add_argument("--hours", type=float, default=4.0, help="interrupt what runs after so long")
-            command.add_argument("--jobs", type=int, default=2, help="runs at once, a core each")
+            command.add_argument(
+                "--hours", type=_hours, default=4.0, help="interrupt what runs after so long"
+            )
+            command.add_argument("--jobs", type=_jobs, default=2, help="runs at once, a core each")
         if name == "tables":
             command.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the page")
             headline = ROOT / "analysis" / "headline.json"
@@ -89,7 +91,24 @@ def _parser() -> argparse.ArgumentParser:
 def _seeds(text: str) -> tuple[int, ...]:
     """0-4 or 0,1,2."""
     first, dash, last = text.partition("-")
-    return tuple(range(int(first), int(last) + 1)) if dash else tuple(map(int, text.split(",")))
+    found = tuple(range(int(first), int(last) + 1)) if dash else tuple(map(int, text.split(",")))
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text}: expected the lower seed first, as in 0-4")
+    return found
+
+
+def _jobs(text: str) -> int:
+    """One or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected 1 or more")
+    return int(text)
+
+
+def _hours(text: str) -> float:
+    """More than none."""
+    if not float(text) > 0:  # nor NaN
+        raise argparse.ArgumentTypeError(f"{text}: expected more than 0")
+    return float(text)
 
 
 def _names(text: str) -> tuple[str, ...]:

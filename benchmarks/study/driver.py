@@ -100,14 +100,15 @@ class Driver:
         return self._asked or time.monotonic() > self._deadline
 
     def _begin(self, site: Site, lock: int) -> None:
-        if site.finished:
-            self._keep(site)
-            return
-        core = self._free.pop(0)
-        process = site.start(lock)
-        os.sched_setaffinity(process.pid, {core})
-        self._running.append(_Running(site, process, core, time.monotonic(), os.getloadavg()[0]))
-        self._say(f"{site.name}: begun on core {core}")
+        with self._blamed(site):
+            if site.finished:
+                self._keep(site)
+                return
+            process = site.start(lock)
+            core = self._free.pop(0)
+            os.sched_setaffinity(process.pid, {core})
+            self._running.append(_Running(site, process, core, time.monotonic(), os.getloadavg()[0]))
+            self._say(f"{site.name}: begun on core {core}")
 
     def _settle(self) -> None:
         """Wait a little, and see to the runs that ended."""
@@ -116,19 +117,28 @@ class Driver:
         for each in ended:
             self._running.remove(each)
             self._free.append(each.core)
-            load = (each.load + os.getloadavg()[0]) / 2
-            each.site.took(time.monotonic() - each.started, load)
-            if each.site.finished:
-                self._keep(each.site)
-            elif self._over:
-                self._say(f"{each.site.name}: interrupted")
-            else:
-                self._fail(each.site, f"ended with status {each.process.returncode}; see {each.site.output}")
+            with self._blamed(each.site):
+                self._conclude(each)
+
+    def _conclude(self, ended: _Running) -> None:
+        site = ended.site
+        site.took(time.monotonic() - ended.started, (ended.load + os.getloadavg()[0]) / 2)
+        if site.finished:
+            self._keep(site)
+        elif self._over:
+            self._say(f"{site.name}: interrupted")
+        else:
+            self._fail(site, f"ended with status {ended.process.returncode}; see {site.output}")
 
     def _keep(self, site: Site) -> None:
+        self._say(f"{site.name}: finished, {site.keep()}")
+
+    @contextmanager
+    def _blamed(self, site: Site) -> Iterator[None]:
+        """What is wrong with one run's files, or the disk, fails that run; the others, under way, are seen to."""
         try:
-            self._say(f"{site.name}: finished, {site.keep()}")
-        except RodsError as error:
+            yield
+        except (RodsError, OSError) as error:
             self._fail(site, str(error))
 
     def _fail(self, site: Site, why: str) -> None:

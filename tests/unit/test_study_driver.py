@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.study import __main__ as command
 from benchmarks.study import driver, job, world
 from benchmarks.study.arms import get
 from benchmarks.study.driver import Driver
@@ -94,6 +95,74 @@ def test_a_run_that_fails_is_said_and_the_others_go_on(tmp_path: Path) -> None:
     assert failed == 1
     assert any("bad: failed: ended with status 3" in line for line in said)
     assert sites[1].kept == ["good"]
+
+
+@dataclass
+class Broken(Stand):
+    """A run whose place on disk is not what it should be, or full, where `breaks` says."""
+
+    breaks: str = ""
+
+    @property
+    def finished(self) -> bool:
+        self._break("finished")
+        return super().finished
+
+    def start(self, inherited: int) -> subprocess.Popen[bytes]:
+        self._break("start")
+        return super().start(inherited)
+
+    def took(self, seconds: float, load: float) -> None:
+        self._break("took")
+        super().took(seconds, load)
+
+    def keep(self) -> Path:
+        self._break("keep")
+        return super().keep()
+
+    def _break(self, where: str) -> None:
+        if where == self.breaks:
+            raise OSError(28, f"No space left on device: {where}")
+
+
+@pytest.mark.parametrize("where", ["finished", "start", "took", "keep"])
+def test_a_run_that_cannot_be_begun_or_kept_leaves_no_other_alone(tmp_path: Path, where: str) -> None:
+    sites = [Stand("first", tmp_path), Broken("bad", tmp_path, breaks=where), Stand("last", tmp_path)]
+    failed, said = made(tmp_path, sites)
+    assert failed == 1
+    assert [line for line in said if "failed" in line] == [
+        f"bad: failed: [Errno 28] No space left on device: {where}"
+    ]
+    assert sites[0].kept == ["first"]
+    assert sites[2].kept == ["last"]
+
+
+@pytest.mark.parametrize(
+    "words", [["--jobs", "0"], ["--jobs", "two"], ["--hours", "nan"], ["--hours", "-1"], ["--seeds", "4-0"]]
+)
+def test_words_that_would_make_no_run_or_wait_for_ever_are_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(["run", *words])
+    assert ended.value.code == 2
+    assert f"argument {words[0]}" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_is_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    words = [
+        "--arms",
+        "static",
+        "--seeds",
+        "0",
+        "--results",
+        str(tmp_path),
+        "--dir",
+        str(tmp_path / "file" / "x"),
+    ]
+    assert command.main(["run", *words]) == 2
+    assert str(tmp_path / "file") in capsys.readouterr().err
 
 
 def test_at_the_end_of_the_time_runs_are_interrupted_and_no_other_is_begun(tmp_path: Path) -> None:
