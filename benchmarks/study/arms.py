@@ -18,6 +18,7 @@ COMMON = (
     "tracking.wandb=disabled",
     "tracking.rollouts_per_group=0",
     "cluster.train.cpus_per_task=1",
+    "launch.heartbeat_timeout_s=3600",  # at the lowest priority of a busy machine a role is silent for long
 )
 
 
