@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed-$(EXTRA)
 DEBIAN := g++ git chromium
 DEBIAN_SLURM := slurm-wlm munge slurmdbd mariadb-server
 
-.PHONY: help install demo test lint unit integration soak slurm slurm-short system docs clean
+.PHONY: help install demo test lint unit integration soak slurm slurm-short system docs study clean
 
 help:
 	@echo "make demo     create .venv, install, run the whole loop on this machine (+experiment=rods_tiny)"
@@ -55,7 +55,7 @@ slurm-short: $(STAMP)
 	$(BIN)/pytest -q tests/slurm -m "not nightly"
 
 docs: $(STAMP)
-	$(BIN)/mkdocs build -q
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
 	@echo 'open site/index.html'
 
 system:

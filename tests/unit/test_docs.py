@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,21 +73,35 @@ def texts() -> str:
     return "\0".join([*literals, (ROOT / "tools" / "install.sh").read_text()])
 
 
-def test_the_site_builds_and_every_link_leads_somewhere(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--quiet",
-        "--site-dir",
-        str(tmp_path / "site"),
-    ]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it: strict, so a link that leads nowhere fails here."""
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "site" / "tutorial.html").is_file()
+    return folder
+
+
+def test_the_site_builds_and_every_link_leads_somewhere(site: Path) -> None:
+    assert (site / "tutorial.html").is_file()
+
+
+def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
+    loaded = re.compile(r"<(?:script|img|iframe)[^>]*src=\"?https?:|<link[^>]*stylesheet[^>]*https?:")
+    assert [page.name for page in site.glob("*.html") if loaded.search(page.read_text())] == []
+
+
+@pytest.mark.skipif(
+    shutil.which("chromium") is None, reason="chromium is not installed (make test installs it)"
+)
+def test_a_page_opened_as_a_file_can_be_searched(site: Path, tmp_path: Path) -> None:
+    flags = "--headless --no-sandbox --disable-gpu --virtual-time-budget=8000 --dump-dom"
+    address = (site / "index.html").as_uri() + "?q=barrier"
+    command = ["chromium", *flags.split(), f"--user-data-dir={tmp_path / 'profile'}", address]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert re.search(r"md-search-result__meta\">[1-9]\d* matching documents", shown)
 
 
 def test_the_readmes_links_lead_somewhere() -> None:
