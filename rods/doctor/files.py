@@ -57,9 +57,7 @@ def weights(what: str, path: str) -> Finding:
     except RodsError as error:
         return Finding(what, Level.unfit, str(error), "Set the path to a folder with config.json.")
     if where is None:
-        meaning = (
-            "Download them here first: compute nodes often reach no network. (huggingface-cli download …)"
-        )
+        meaning = f"Compute nodes often reach no network; download them here first: hf download {path}"
         return Finding(what, Level.warning, f"{path}: not in the Hugging Face cache", meaning)
     return Finding(what, Level.ok, where, "")
 
