@@ -6,7 +6,6 @@ suites, a suite's the mean of its parts, each with the same weight: our choice, 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from analysis.comparisons import BesidePaper
 from analysis.paper import Elsewhere, Paper
@@ -22,6 +21,7 @@ from analysis.seeds import summary
 from analysis.systems import System
 from rods.errors import RodsError
 from rods.evaluation.statistics import Interval, wilson
+from rods.exchange.atomic import CorruptFileError, read_json
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,16 @@ class BenchmarkFileError(RodsError):
     """A file that is no result of `rods benchmark`, or one that another contradicts."""
 
 
+_MOST = 10**9  # tasks: a larger count is none
+
+
 @dataclass(frozen=True)
 class Part:
     """One score of a suite, in [0, 1], over `count` tasks or conversations."""
 
     name: str
     accuracy: Annotated[float, Field(ge=0, le=1)]
-    count: Annotated[int, Field(ge=1)]
+    count: Annotated[int, Field(ge=1, le=_MOST)]
 
 
 @dataclass(frozen=True)
@@ -183,12 +186,12 @@ def _files(path: Path) -> list[Path]:
 
 def _read(path: Path) -> Result:
     try:
-        return TypeAdapter(Result).validate_python(json.loads(path.read_text(encoding="utf-8")))
+        return TypeAdapter(Result).validate_python(read_json(path))
     except FileNotFoundError as error:
         raise BenchmarkFileError(
             f"{path}: expected a result of `rods benchmark`, found no such file"
         ) from error
-    except ValueError as error:
+    except (ValidationError, CorruptFileError) as error:
         raise BenchmarkFileError(
             f"{path}: expected a result of `rods benchmark` with suite, policy, version and "
             f"parts, found something else: {error}"

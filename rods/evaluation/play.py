@@ -17,6 +17,13 @@ from rods.tasks.model import Task
 
 Trajectory = dict[str, Any]
 TRAJECTORIES = "trajectories.jsonl"
+_READ = {
+    "task_id": str,
+    "type": str,
+    "passed": bool,
+    "progress": float,
+    "finish": str,
+}  # what a result is made of
 
 
 class TrajectoryError(RodsError):
@@ -96,9 +103,11 @@ def read(path: Path) -> dict[str, Trajectory]:
 def _parse(line: bytes, path: Path) -> Trajectory:
     try:
         found = json.loads(line)
-        if not isinstance(found, Mapping) or not {"task_id", "type", "passed", "progress"} <= set(found):
+        if not isinstance(found, Mapping) or not all(
+            isinstance(found.get(name), kind) for name, kind in _READ.items()
+        ):
             raise ValueError("not a trajectory's object")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TrajectoryError(
             f"{path}: expected one trajectory a line, found {line[:80]!r} ({error}); remove that line or the file"
         ) from error

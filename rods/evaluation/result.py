@@ -107,10 +107,12 @@ def read(path: Path) -> dict[str, Any]:
             isinstance(each, str) for each in kinds
         ):
             raise TypeError("tasks without a verdict")
+        if not passed:
+            raise ValueError("no task")
         (found["suite"], found["split"])
     except FileNotFoundError as error:
         raise ResultError(f"{file}: expected a result of `rods evaluate`, found no such file") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ResultError(
             f"{file}: expected a result of `rods evaluate`, found something else "
             f"({type(error).__name__}: {error})"

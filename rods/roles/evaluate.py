@@ -157,7 +157,14 @@ def _claim(folder: Path, facts: Mapping[str, Any]) -> None:
     note = folder / _NOTE
     if not note.is_file():
         write_json(note, facts)
-    elif _identity(found := read_json(note)) != _identity(facts):
+        return
+    found = read_json(note)
+    if not isinstance(found, dict) or not isinstance(found.get("policy"), dict):
+        raise EvaluationError(
+            f"{note}: expected what the evaluation in this folder is of, found something else; remove the folder, or "
+            "give another --out"
+        )
+    if _identity(found) != _identity(facts):
         other = sorted(key for key in facts if facts[key] != found.get(key))
         raise EvaluationError(
             f"{folder}: expected a new folder or one that this evaluation began, found one with another "

@@ -125,7 +125,11 @@ def test_two_results_of_one_policy_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", "{}", '{"suite": "a", "policy": "b", "version": "1", "parts": []}']
+    ["{", "[]", "{}", "[" * 100_000, '{"suite": "a", "policy": "b", "version": "1", "parts": []}']
+    + [
+        '{"suite": "a", "policy": "b", "version": "1", "parts": [{"name": "x", "accuracy": 1, "count": 1%s}]}'
+        % (400 * "0")
+    ]
     + [
         f'{{"suite": "a", "policy": "b", "version": "1", "parts": [{{"name": "x", "accuracy": {rate}, "count": 1}}]}}'
         for rate in ("1.5", "NaN", '"high"')

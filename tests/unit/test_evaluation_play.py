@@ -160,7 +160,17 @@ def test_tokens_and_mask_are_those_of_the_text(tmp_path: Path, tasks: tuple[Task
     assert (len(found["mask"]), sum(found["mask"])) == (found["tokens"], found["sampled_tokens"])
 
 
-@pytest.mark.parametrize("line", [b"no json\n", b"[1]\n", b'{"task_id": "a"}\n', b"\xff\xfe\n"])
+KEPT = b'{"task_id": "a", "type": "base", "passed": true, "progress": 1.0, "finish": "finished"}\n'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"no json\n", b"[1]\n", b'{"task_id": "a"}\n', b"\xff\xfe\n", b"[" * 100_000 + b"\n"]
+    + [
+        KEPT.replace(whole, other)
+        for whole, other in ((b'"a"', b'["a"]'), (b"true", b"3"), (b"1.0", b'"x"'), (b'"base"', b"null"))
+    ],
+)
 def test_a_line_that_is_no_trajectory_is_named(tmp_path: Path, line: bytes) -> None:
     (tmp_path / TRAJECTORIES).write_bytes(line)
     with pytest.raises(TrajectoryError, match=TRAJECTORIES):

@@ -71,7 +71,15 @@ def test_a_result_is_read_from_its_file_or_its_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"tasks": {"a": {"type": "base", "passed": 1}}, "suite": "", "split": ""}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"tasks": {}, "suite": "", "split": ""}',
+        '{"tasks": {"a": {"type": "base", "passed": 1}}, "suite": "", "split": ""}',
+    ],
 )
 def test_a_file_that_is_no_result_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / result.RESULT).write_text(text)

@@ -102,6 +102,14 @@ def test_an_evaluation_is_kept_in_its_run_and_repeated_for_free(tmp_path: Path, 
     assert evaluate(prepare(order), lambda done, count: pytest.fail("played again")) == (folder, found)
 
 
+@pytest.mark.parametrize("text", ["[]", "null", "{}", '{"policy": []}'])
+def test_a_damaged_note_of_what_a_folder_is_for_is_named(tmp_path: Path, start: Path, text: str) -> None:
+    (tmp_path / "evaluation.json").write_text(text)
+    few = (*OVERRIDES, "model.max_length=512", "tasks.heldout_count=1")
+    with pytest.raises(EvaluationError, match=r"evaluation\.json: expected"):
+        evaluate(prepare(Order(str(start), "scripted", "heldout", tmp_path, few)), lambda done, count: None)
+
+
 def test_another_policy_or_other_settings_do_not_continue_a_folder(tmp_path: Path, start: Path) -> None:
     out = tmp_path / "out"
     few = (*OVERRIDES, "model.max_length=512", "tasks.heldout_count=1")
