@@ -51,8 +51,9 @@ def test_the_systems_of_a_model_differ_in_the_method_alone(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_models_differ_in_the_model_alone(model: str) -> None:
+def test_models_differ_in_the_model_and_its_own_tool_calls_alone(model: str) -> None:
     first, other = experiment("rods_qwen4b").to_dict(), experiment(f"rods_{model}").to_dict()
+    other["simulation"]["protocol"] = first["simulation"]["protocol"]
     assert {key for key in other if other[key] != first[key]} <= {"experiment", "model"}
     assert model == "qwen4b" or other["model"] != first["model"]
 
