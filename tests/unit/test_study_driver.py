@@ -203,7 +203,7 @@ def test_a_run_whose_driver_was_killed_keeps_the_next_driver_out(tmp_path: Path)
     )
     command = [sys.executable, "-c", code, str(Path(__file__).parent), str(tmp_path)]
     root = str(Path(job.__file__).parents[2])
-    first = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root}, stdout=subprocess.PIPE)
+    first = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root}, stdout=subprocess.DEVNULL)
     while not (tmp_path / "long.begun").exists():
         assert first.poll() is None
         time.sleep(0.02)
