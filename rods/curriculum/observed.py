@@ -8,6 +8,7 @@ from rods.curriculum.errors import CurriculumError
 from rods.curriculum.events import GroupObserved
 from rods.curriculum.records import TaskRecord
 from rods.curriculum.value import CurriculumState
+from rods.curriculum.zones import Zone, phi, zone
 
 
 def observed_records(
@@ -26,3 +27,19 @@ def observed_records(
                 f"{record and record.statistics.last_step}; fold the observations first, then decide"
             )
         yield record, record.statistics.mean
+
+
+def observed_in(
+    wanted: Zone, state: CurriculumState, observed: Sequence[GroupObserved], step: int
+) -> list[TaskRecord]:
+    """The records of those groups that lie in one zone, by falling φ of their mean reward; ties by task id.
+
+    Raises:
+        CurriculumError: as `observed_records`.
+    """
+    found = [
+        (-phi(mean), record.id, record)
+        for record, mean in observed_records(state, observed, step)
+        if zone(mean, state.boundary) is wanted
+    ]
+    return [record for *_, record in sorted(found, key=lambda item: item[:2])]

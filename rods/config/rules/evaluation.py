@@ -29,7 +29,7 @@ def _in_training(config: Config) -> Iterator[Problem]:
 
 
 def _alone(config: Config) -> Iterator[Problem]:
-    asked, job = config.evaluation, config.cluster.train
+    asked = config.evaluation
     yield from choice("evaluation.suite", asked.suite, ("bfcl_v3", "scripted"))
     yield from choice("evaluation.split", asked.split, ("heldout", "validation", "train"))
     if asked.enabled is not bool(asked.policy):
@@ -39,14 +39,10 @@ def _alone(config: Config) -> Iterator[Problem]:
             "a policy is scored by +experiment=evaluate_only, and by nothing else",
             "give both, or neither",
         )
-    if not asked.enabled:
-        return
-    if config.synthesis.enabled:
+    if asked.enabled and config.synthesis.enabled:
         yield Problem(
             "synthesis.enabled", True, "nothing is trained where a policy is scored", "set it to false"
         )
-    if job.nodes > 1:
-        yield Problem("cluster.train.nodes", job.nodes, "an evaluation is one process", "set it to 1")
 
 
 RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (_in_training, _alone)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rods.curriculum.events import GroupObserved
-from rods.curriculum.observed import observed_records
+from rods.curriculum.observed import observed_in
 from rods.curriculum.records import TaskRecord
 from rods.curriculum.value import CurriculumState
-from rods.curriculum.zones import Zone, phi, zone
+from rods.curriculum.zones import Zone
 
 _SOURCES = {1: Zone.MASTERED, -1: Zone.HARD}
 
@@ -42,11 +42,4 @@ def beside(
     Raises:
         CurriculumError: a group that was not applied to the state at this step.
     """
-    if not moved:
-        return []
-    found = [
-        (-phi(mean), record.id, record)
-        for record, mean in observed_records(state, observed, step)
-        if zone(mean, state.boundary) is _SOURCES[moved]
-    ]
-    return [record for *_, record in sorted(found, key=lambda item: item[:2])]
+    return observed_in(_SOURCES[moved], state, observed, step) if moved else []

@@ -12,12 +12,12 @@ from typing import Protocol
 
 from rods.config import BoundaryConfig
 from rods.curriculum.events import GroupObserved
-from rods.curriculum.observed import observed_records
+from rods.curriculum.observed import observed_in, observed_records
 from rods.curriculum.pool import active_ids
 from rods.curriculum.records import TaskRecord
 from rods.curriculum.shuffle import drawn
 from rods.curriculum.value import CurriculumState
-from rods.curriculum.zones import Zone, phi, zone
+from rods.curriculum.zones import Zone, zone
 
 
 class Selection(Protocol):
@@ -36,12 +36,7 @@ class ByVariance:
 
     def rank(self, state: CurriculumState, observed: Sequence[GroupObserved], step: int) -> list[TaskRecord]:
         """See `Selection.rank`."""
-        found = [
-            (-phi(mean), record.id, record)
-            for record, mean in observed_records(state, observed, step)
-            if zone(mean, state.boundary) is Zone.BOUNDARY
-        ]
-        return [record for *_, record in sorted(found, key=lambda item: item[:2])]
+        return observed_in(Zone.BOUNDARY, state, observed, step)
 
 
 class AtRandom:
