@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from rods.config import Config
 from rods.errors import RodsError
-from rods.exchange import heartbeat, replica
+from rods.exchange import heartbeat, owner, replica
 from rods.exchange.atomic import CorruptFileError, parse_json, read_json, write_json
 from rods.exchange.lineage import history
 from rods.exchange.rundir import RunDir
@@ -162,7 +162,7 @@ def alive(run: RunDir, config: Config) -> set[str]:
         return set()
     beats = heartbeat.read_all(run.heartbeats).values()
     limit = config.launch.heartbeat_timeout_s
-    return {beat.role for beat in beats if not beat.finished and beat.age_s < limit}
+    return {beat.role for beat in beats if owner.is_alive(beat, limit)}
 
 
 def offline_runs(run: RunDir, live: Sequence[str] = ()) -> list[Path]:

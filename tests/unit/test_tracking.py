@@ -1,6 +1,8 @@
 """What W&B is given, read back from its offline files: identity over attempts, live synthesis, tables, artifacts."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -214,6 +216,15 @@ def test_a_forgotten_or_damaged_note_of_artifacts_has_them_copied_again(offline)
     (run.wandb / "artifacts.json").write_text("{")
     tracking_copy.catch_up(run, config)
     assert len(contents(records(run.wandb))) == 1
+
+
+def test_a_role_that_died_without_a_last_word_is_not_waited_for(offline):
+    run, config = offline
+    synthesised(run, 3)
+    dying = "import sys; from pathlib import Path; from rods.exchange.heartbeat import Heartbeat; "
+    beat = "Heartbeat(Path(sys.argv[1]), 'synthesis').beat('working')"
+    subprocess.run([sys.executable, "-c", dying + beat, str(run.heartbeats)], check=True)
+    assert tracking_copy.catch_up(run, config) == tracking_copy.Copied(3, ())
 
 
 def test_the_command_copies_what_no_live_role_copies_and_does_it_once(offline):
