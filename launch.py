@@ -61,7 +61,7 @@ def launch_one(composed: DictConfig, asked: HydraConf) -> int:
     validate(config)
     planned = plan.build(config)
     if config.launch.mode is LaunchMode.plan:
-        place.check_files(config)
+        place.check_files(config, overrides)
         show(plan.render(planned))
         return 0
     from rods.roles import launching  # not needed to plan

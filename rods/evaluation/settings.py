@@ -27,12 +27,7 @@ def settings(run: Config | None, path: str, suite: Suite, overrides: Sequence[st
     Raises:
         ConfigError: another key, an unknown one, or a contradiction.
     """
-    for override in overrides:
-        if not override.startswith(SETTABLE) or "=" not in override:
-            raise ConfigError(
-                f"{override}: expected KEY=VALUE with a key of {', '.join(SETTABLE)}; "
-                f"everything else is set by the suite {suite.name}"
-            )
+    check_keys(overrides, suite)
     ruled = under_rules(_own(run or _alone(path)), suite)
     try:
         changes = OmegaConf.from_dotlist(list(overrides))
@@ -41,6 +36,20 @@ def settings(run: Config | None, path: str, suite: Suite, overrides: Sequence[st
         raise ConfigError(f"{' '.join(overrides)}: {str(error).splitlines()[0]}") from error
     validate(_as_a_run(config))
     return config
+
+
+def check_keys(overrides: Sequence[str], suite: Suite) -> None:
+    """Refuse `overrides` of anything else than `SETTABLE`.
+
+    Raises:
+        ConfigError: names it.
+    """
+    for override in overrides:
+        if not override.startswith(SETTABLE) or "=" not in override:
+            raise ConfigError(
+                f"{override}: expected KEY=VALUE with a key of {', '.join(SETTABLE)}; "
+                f"everything else is set by the suite {suite.name}"
+            )
 
 
 def content(config: Config) -> dict[str, Any]:

@@ -8,16 +8,18 @@ has it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from launchers import snapshot
 from rods import tasks as task_sources
-from rods.config import Config, ConfigError
-from rods.curriculum.events import EvaluationDone, EvaluationMode, RunFinished, RunStarted
+from rods.config import Config
+from rods.curriculum.events import EvaluationDone, RunFinished, RunStarted
 from rods.errors import RodsError
 from rods.evaluation import play
+from rods.evaluation.launched import mode as mode_of
+from rods.evaluation.launched import own
 from rods.exchange.attempt import Fence
 from rods.exchange.rundir import RunDir
 from rods.roles.evaluate import Order, Prepared, evaluate, prepare
@@ -26,10 +28,6 @@ from rods.tracking_artifacts import TrainTracker
 from rods.training.examiner import told
 from rods.training.heldout import Exam, graded
 from rods.training.ledger import Ledger
-
-# Where and how the run is launched; every other setting is the policy's and the suite's.
-_OF_THE_LAUNCH = ("experiment", "evaluation", "cluster", "launch", "tracking", "exchange")
-_MODES = {0.0: EvaluationMode.GREEDY, 1.0: EvaluationMode.SAMPLED}
 
 
 class _StoppedError(RodsError):
@@ -51,7 +49,7 @@ def main(run_dir: str, attempt: int) -> int:
         stack.callback(watcher.close)
         watcher.beat("loading")
         exam = prepare(order_of(run, config))
-        mode = _mode(exam.config)
+        mode = mode_of(exam.config)
         try:
             folder, _ = evaluate(exam, _progress(watcher))
         except _StoppedError:
@@ -75,24 +73,6 @@ def order_of(run: RunDir, config: Config) -> Order:
     asked = config.evaluation
     out = run.path / "evaluations" / f"{asked.suite}-{asked.split}"
     return Order(asked.policy, asked.suite, asked.split, out, own(run.read_manifest()["overrides"]))
-
-
-def own(typed: Sequence[str]) -> tuple[str, ...]:
-    """Of what was typed at the launch, what is about the evaluation and not about where it runs."""
-    return tuple(
-        text for text in typed if text.lstrip("+").partition("=")[0].partition(".")[0] not in _OF_THE_LAUNCH
-    )
-
-
-def _mode(config: Config) -> EvaluationMode:
-    temperature = config.rollout.temperature
-    if temperature not in _MODES or config.rollout.top_p != 1.0:
-        raise ConfigError(
-            f"rollout.temperature = {temperature}, rollout.top_p = {config.rollout.top_p}: a run that evaluates is "
-            "laid beside others, which decode greedily (0.0) or at temperature 1.0 with top_p 1.0; set one of them, or "
-            "use `rods evaluate`"
-        )
-    return _MODES[temperature]
 
 
 def _progress(watcher: RunWatcher) -> Callable[[int, int], None]:

@@ -36,7 +36,7 @@ def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
         RodsError: refused; nothing was started.
     """
     console = LastingConsole()
-    place.check(config)
+    place.check(config, overrides)
     run, undo = _open(config) if config.launch.resume else _new(config, plan, overrides)
     try:
         return _start(config, run, undo, console)

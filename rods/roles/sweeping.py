@@ -40,12 +40,12 @@ def _main(loader: ConfigLoader, master: DictConfig, overrides: Sequence[str]) ->
         print(f"launch.py: note: {sentence}", file=sys.stderr)
     if points[0].config.launch.mode is LaunchMode.plan:
         for point in points:
-            place.check_files(point.config)
+            place.check_files(point.config, point.overrides)
         show(sweep_table.costs(points))
         return 0
     show(sweep_table.listing(made))
     for point in points:
-        place.check(point.config)
+        place.check(point.config, point.overrides)
     return int(PLACES.get(points[0].config.cluster.kind)(points))
 
 

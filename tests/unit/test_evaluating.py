@@ -10,12 +10,21 @@ import random_policy
 import yaml
 
 from launchers.identity import plain
-from rods.config import Config, ConfigError, EvaluationConfig, SynthesisConfig, TrackingConfig
+from rods.config import (
+    ClusterConfig,
+    Config,
+    ConfigError,
+    EvaluationConfig,
+    SynthesisConfig,
+    TrackingConfig,
+)
+from rods.errors import RodsError
 from rods.evaluation import play
 from rods.exchange import stop
 from rods.exchange.lineage import history
 from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import RunDir
+from rods.model_path import ModelNotFoundError
 from rods.roles import evaluating, place
 from rods.roles.train import RunWatcher
 
@@ -98,5 +107,34 @@ def test_what_the_policy_or_the_suite_decides_is_refused(typed: str, tmp_path: P
 
 def test_a_policy_that_is_not_there_is_refused_before_the_launch(tmp_path: Path) -> None:
     config = Config(evaluation=EvaluationConfig(True, str(tmp_path / "nothing"), "scripted", "heldout"))
-    with pytest.raises(Exception, match="nothing"):
-        place.check_files(config)
+    with pytest.raises(ModelNotFoundError, match="nothing"):
+        place.check_files(config, TYPED)
+
+
+@pytest.mark.parametrize(
+    ("typed", "split", "named"),
+    [
+        ("training.ranks_per_node=2", "heldout", "training.ranks_per_node"),
+        ("+ablation=binary_reward", "heldout", "ablation"),
+        ("rollout.temperature=0.7", "heldout", "rollout.temperature"),
+        ("rollout.max_concurrent=0", "heldout", "rollout.max_concurrent"),
+        ("tasks.validation_count=0", "validation", "--split validation"),
+    ],
+)
+def test_what_it_would_refuse_as_it_starts_is_refused_before_the_launch(
+    start: Path, typed: str, split: str, named: str
+) -> None:
+    asked = EvaluationConfig(True, str(start), "scripted", split)
+    place.check_files(Config(evaluation=asked), TYPED)
+    with pytest.raises(RodsError, match=named):
+        place.check_files(Config(evaluation=asked), (*TYPED, typed))
+
+
+def test_of_another_machine_nothing_is_known_but_what_is_never_settable_is_refused() -> None:
+    elsewhere = ClusterConfig(kind="slurm")
+    config = Config(
+        evaluation=EvaluationConfig(True, "/only/there", "scripted", "heldout"), cluster=elsewhere
+    )
+    place.check_files(config, TYPED)
+    with pytest.raises(ConfigError, match=r"training\.epochs"):
+        place.check_files(config, (*TYPED, "training.epochs=2"))

@@ -1,0 +1,58 @@
+"""What a launched evaluation (`+experiment=evaluate_only`) is asked to score, out of what was typed at its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rods.config import Config, ConfigError, EvaluationConfig
+from rods.curriculum.events import EvaluationMode
+from rods.evaluation import policies, suites
+from rods.evaluation.settings import check_keys, settings
+
+# Where and how the run is launched; every other setting is the policy's and the suite's.
+_OF_THE_LAUNCH = ("experiment", "evaluation", "cluster", "launch", "tracking", "exchange")
+_MODES = {0.0: EvaluationMode.GREEDY, 1.0: EvaluationMode.SAMPLED}
+
+
+def own(typed: Sequence[str]) -> tuple[str, ...]:
+    """Of what was typed at the launch, what is about the evaluation and not about where it runs."""
+    return tuple(
+        text for text in typed if text.lstrip("+").partition("=")[0].partition(".")[0] not in _OF_THE_LAUNCH
+    )
+
+
+def mode(config: Config) -> EvaluationMode:
+    """How messages are decoded.
+
+    Raises:
+        ConfigError: in a way that no other run is evaluated in.
+    """
+    temperature = config.rollout.temperature
+    if temperature not in _MODES or config.rollout.top_p != 1.0:
+        raise ConfigError(
+            f"rollout.temperature = {temperature}, rollout.top_p = {config.rollout.top_p}: a run that evaluates is "
+            "laid beside others, which decode greedily (0.0) or at temperature 1.0 with top_p 1.0; set one of them, or "
+            "use `rods evaluate`"
+        )
+    return _MODES[temperature]
+
+
+def check_typed(asked: EvaluationConfig, typed: Sequence[str]) -> None:
+    """Refuse what can be refused anywhere: a setting that the policy or the suite decides.
+
+    Raises:
+        ConfigError: names it.
+    """
+    check_keys(own(typed), suites.get(asked.suite))
+
+
+def check_here(asked: EvaluationConfig, typed: Sequence[str]) -> None:
+    """Refuse what the evaluation would refuse as it starts, where it is to run on this machine.
+
+    Raises:
+        RodsError: no such policy, tasks or setting; the message is complete.
+    """
+    found = policies.config_of(policies.find(asked.policy))
+    config = settings(found, asked.policy, suites.get(asked.suite), own(typed))
+    mode(config)
+    suites.tasks_of(config, asked.split)
