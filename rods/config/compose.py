@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 
 from rods.config import Config, ConfigError, from_mapping, validate
@@ -21,12 +23,23 @@ def compose(overrides: Sequence[str]) -> Config:
         ConfigError: no such key or value, or the configuration contradicts itself.
     """
     try:
-        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(FOLDER)):
+        with _apart(), hydra.initialize_config_dir(version_base="1.3", config_dir=str(FOLDER)):
             config = from_mapping(hydra.compose("config", overrides=in_order(overrides)))
     except HydraException as error:
         raise ConfigError(explained(error)) from error
     validate(config)
     return config
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """launch.py is Hydra's already, and Hydra is one a process: it is put aside meanwhile."""
+    outer = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        yield
+    finally:
+        GlobalHydra.instance().hydra = outer
 
 
 def in_order(overrides: Sequence[str]) -> list[str]:

@@ -8,10 +8,12 @@ from typing import Any, get_type_hints
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
 from launchers.identity import differences
 from rods.config import Config, ConfigError, from_mapping, validate
+from rods.config.compose import compose as compose_apart
 from rods.config.stages import planned_epochs, within
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -145,3 +147,21 @@ def test_the_paper_experiment_holds_the_papers_values() -> None:
     assert (config.buffer.capacity, config.buffer.injection_fraction) == (400, 0.20)
     assert config.training.group_size == 16
     assert config.synthesis.workers == 64
+
+
+def test_inside_of_launch_py_which_is_hydras_already_a_configuration_is_composed_beside_it() -> None:
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        outer = GlobalHydra.instance().hydra
+        assert compose_apart(["seed=7"]).seed == 7
+        with pytest.raises(ConfigError, match="nothing"):
+            compose_apart(["nothing=7"])
+        assert GlobalHydra.instance().hydra is outer
+        assert compose("config").seed == 0
+
+
+def test_a_policy_may_be_scored_greedily_but_not_trained_so() -> None:
+    greedy = "rollout.temperature=0.0"
+    scored = ["+experiment=evaluate_only", "evaluation.policy=shipped/tiny", greedy]
+    assert compose_apart(scored).rollout.temperature == 0
+    with pytest.raises(ConfigError, match=r"rollout\.temperature = 0\.0"):
+        compose_apart(["+experiment=rods_tiny", greedy])

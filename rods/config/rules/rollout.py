@@ -30,7 +30,10 @@ def _rollout(config: Config) -> Iterator[Problem]:
             f"the package {package} is not installed",
             "run `pip install -e '.[cpu]'` (or '.[gpu]'), or set rollout.engine=hf",
         )
-    yield from positive("rollout.temperature", rollout.temperature)
+    if config.evaluation.enabled:
+        yield from at_least("rollout.temperature", rollout.temperature, 0)  # greedy
+    else:
+        yield from positive("rollout.temperature", rollout.temperature)
     yield from fraction("rollout.top_p", rollout.top_p)
     yield from fraction("rollout.gpu_memory_fraction", rollout.gpu_memory_fraction)
     yield from at_least("rollout.max_message_tokens", rollout.max_message_tokens, 1)
