@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 Value = TypeVar("Value")
 
-_WAIT = timedelta(days=30)  # longer than any barrier, evaluation or step
+_ANY_LENGTH = timedelta(days=30)  # longer than any barrier, evaluation or step
 
 
 def place() -> tuple[int, int]:
@@ -46,6 +46,11 @@ def arrive() -> dist.Work:
 
 @cache
 def patient() -> dist.ProcessGroup:
-    """A group of all ranks beside that of the tensors: its waits are long, and it needs no GPU. Collective at first."""
-    group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_WAIT)
+    """The group for the waits of the thread that trains. Collective at first."""
+    return new_group()
+
+
+def new_group() -> dist.ProcessGroup:
+    """All ranks, beside the group of the tensors: for waits of any length, in one thread, without a GPU. Collective."""
+    group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_ANY_LENGTH)
     return group

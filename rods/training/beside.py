@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from rods.rollout import ranks
 from rods.training import together
 from rods.training.checkpoint import Saves
 
@@ -23,7 +24,7 @@ class Writers:
     """This rank's thread that writes, and its line to the others'. Made on all ranks together."""
 
     def __init__(self) -> None:
-        self._group = None if together.single() else together.new_group()
+        self._group = None if together.single() else ranks.new_group()
         self._thread: threading.Thread | None = None
 
     def share(self, state: Saves) -> AbstractContextManager[Saves]:

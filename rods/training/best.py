@@ -1,4 +1,4 @@
-"""The best policy so far, by what it earns on the held-out tasks, as a folder that others load."""
+"""The best policy so far, by the evaluations that guide the run, as a folder that others load."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ import torch.distributed as dist
 
 from rods.errors import RodsError
 from rods.exchange import pressure
+from rods.rollout import ranks
 from rods.training import together
 
 _log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ def _load(engines: Mapping[str, Any], folder: Path, saved: Saved) -> None:
 def _universal(names: list[str], saved: Saved) -> Iterator[Path]:
     """While it lasts, a folder beside the checkpoint that holds its state for any number of ranks."""
     target = saved.folder.with_name(f".{saved.folder.name}{_CONVERTED}")
-    group = together.new_group()  # large state takes longer than the tensors' group waits
+    group = ranks.new_group()  # large state takes longer than the tensors' group waits
 
     def convert() -> None:
         shutil.rmtree(target, ignore_errors=True)  # of a process that died

@@ -60,7 +60,7 @@ class StepResult:
 
 
 class Stepper:
-    """Runs training steps on one policy; `rods.training.loop.Stepper` with a learner and an engine behind it.
+    """Runs training steps on one policy; `rods.training.protocols.Stepper` with a learner and an engine behind it.
 
     Args:
         config: the run's configuration.

@@ -9,15 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import torch.distributed as dist
 
 from rods.errors import RodsError
 from rods.exchange import pressure
-
-_ANY_LENGTH = timedelta(days=30)
 
 
 class _Thread(threading.local):
@@ -31,12 +28,6 @@ _thread = _Thread()
 
 class PeerError(RodsError):
     """Another rank failed at what all ranks do together."""
-
-
-def new_group() -> dist.ProcessGroup:
-    """All ranks, beside the group of the tensors: for another thread, and for waits of any length. Collective."""
-    group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_ANY_LENGTH)
-    return group
 
 
 def single() -> bool:
