@@ -26,6 +26,7 @@ from rods.tasks.model import Task
 
 MOST_BYTES = 24_000_000
 """Of episodes on one page; a browser takes a few seconds for as much."""
+_IDS = 2**32  # the tokenizer counts so far
 _UNKNOWN = "unknown"
 _NO_ZONE = "none"
 _TRAINING = "training"
@@ -34,13 +35,17 @@ _ESCAPES = str.maketrans(
 )
 
 
+class TokenizerError(RodsError):
+    """A tokenizer that cannot be read."""
+
+
 def render(title: str, runs: Sequence[RunData], most_bytes: int = MOST_BYTES) -> str:
     """The page as text.
 
     Where the episodes are more than `most_bytes` of JSON, every n-th is left out, and the page says how many.
 
     Raises:
-        RodsError: a file of rollouts that holds something else.
+        RodsError: a file of rollouts, or a policy's tokenizer, that holds something else.
     """
     found = [episode for run in runs for episode in episodes(run)]
     lines = _within([_encode(episode) for episode in found], most_bytes)
@@ -133,9 +138,21 @@ def _types(run: RunData) -> Mapping[str, str]:
 
 
 def _tokenizer(run: RunData) -> Tokenizer | None:
-    """That of the exported policy; None where the run has not come so far."""
+    """That of the exported policy; None where the run has not come so far.
+
+    Raises:
+        TokenizerError: it is damaged.
+    """
     file: Path = run.path / "policy" / "tokenizer.json"
-    return Tokenizer.from_file(str(file)) if file.is_file() else None
+    if not file.is_file():
+        return None
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises nothing more special
+        raise TokenizerError(
+            f"{file}: expected the policy's tokenizer, found something else ({error}); copy it from the model that the "
+            "run began from"
+        ) from error
 
 
 def _tokens(kept: Mapping[str, Any], tokenizer: Tokenizer | None) -> list[str] | None:
@@ -146,8 +163,9 @@ def _tokens(kept: Mapping[str, Any], tokenizer: Tokenizer | None) -> list[str] |
 
 
 def _token(token: int, tokenizer: Tokenizer | None) -> str:
-    text = tokenizer.decode([token], skip_special_tokens=False) if tokenizer is not None else ""
-    return text or f"[{token}]"
+    if tokenizer is None or not 0 <= token < _IDS:
+        return f"[{token}]"
+    return tokenizer.decode([token], skip_special_tokens=False) or f"[{token}]"
 
 
 def _encode(episode: Mapping[str, Any]) -> str:

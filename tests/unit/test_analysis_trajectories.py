@@ -12,6 +12,7 @@ from tokenizers.models import WordLevel
 
 from analysis import study, trajectories
 from analysis.load import load
+from analysis.trajectories import TokenizerError
 from rods.exchange.atomic import CorruptFileError
 
 OWNED = "document.title='owned'"
@@ -97,6 +98,21 @@ def test_tokens_are_text_where_the_tokenizer_is_at_hand(tmp_path):
     Tokenizer(WordLevel({"go": 0, "on": 1}, unk_token="go")).save(str(path / "policy" / "tokenizer.json"))
     (read,) = trajectories.episodes(load(path))
     assert (read["tokens"], read["mask"]) == (["go", "on", "[7]"], [0, 1, 1])
+
+
+def test_a_damaged_tokenizer_is_named(tmp_path):
+    path = make_run(tmp_path, history(0.5))
+    file = path / "policy" / "tokenizer.json"
+    file.parent.mkdir()
+    file.write_text("{")
+    with pytest.raises(TokenizerError, match=str(file)):
+        trajectories.render("a title", [load(path)])
+
+
+@pytest.mark.parametrize("token", [-1, 2**32])
+def test_an_id_that_is_none_is_shown_as_it_is(token):
+    tokenizer = Tokenizer(WordLevel({"go": 0}, unk_token="go"))
+    assert trajectories._tokens({"token_ids": [0, token]}, tokenizer) == ["go", f"[{token}]"]
 
 
 def test_hostile_text_stays_data(tmp_path):
