@@ -15,6 +15,7 @@ from soak.policy import ChainPolicy
 
 from launchers.identity import config_hash
 from rods import tasks as task_sources
+from rods.config import Config
 from rods.exchange import stop
 from rods.exchange.lineage import history
 from rods.exchange.rundir import RunDir
@@ -113,6 +114,17 @@ class Answering:
         return False
 
 
+def journal(tmp_path: Path, config: Config) -> list[dict[str, Any]]:
+    """What a run to its end, without a synthesis job, has journaled."""
+    run = RunDir.create(tmp_path, "answered", config_hash(config))
+    run.next_attempt()
+    tasks = task_sources.load(config.tasks)
+    parts = assemble(run, 1, config, tasks, ChainPolicy(config), Answering(run))  # type: ignore[arg-type]
+    assert Loop(parts).run()
+    parts.ledger.close()
+    return history(run.journal_dir, "train")
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("one_step_off", [False, True])
 def test_tasks_that_leave_or_join_an_epoch_put_none_twice_into_a_step(
@@ -123,13 +135,7 @@ def test_tasks_that_leave_or_join_an_epoch_put_none_twice_into_a_step(
         buffer={"barrier": False, "sampling": "prioritised", "injection": "stream", "burn_in": 0},
         rollout={"one_step_off": one_step_off},
     )
-    run = RunDir.create(tmp_path, "apart", config_hash(config))
-    run.next_attempt()
-    tasks = task_sources.load(config.tasks)
-    parts = assemble(run, 1, config, tasks, ChainPolicy(config), Answering(run))  # type: ignore[arg-type]
-    assert Loop(parts).run()
-    parts.ledger.close()
-    deeds = history(run.journal_dir, "train")
+    deeds = journal(tmp_path, config)
     names = {deed["name"] for deed in deeds}
     assert {"task_retired", "variant_injected"} <= names
     observed = [(deed["step"], deed["task_id"]) for deed in deeds if deed["name"] == "group_observed"]
@@ -139,13 +145,7 @@ def test_tasks_that_leave_or_join_an_epoch_put_none_twice_into_a_step(
 def test_uniform_seeds_come_from_the_whole_pool_and_no_variant_retires_for_its_reward(tmp_path: Path) -> None:
     buffer = {"barrier": False, "retire": False, "capacity": 400}
     config = soak_config(1, training={"epochs": 3}, boundary={"selection": "uniform"}, buffer=buffer)
-    run = RunDir.create(tmp_path, "uniform", config_hash(config))
-    run.next_attempt()
-    tasks = task_sources.load(config.tasks)
-    parts = assemble(run, 1, config, tasks, ChainPolicy(config), Answering(run))  # type: ignore[arg-type]
-    assert Loop(parts).run()
-    parts.ledger.close()
-    deeds = history(run.journal_dir, "train")
+    deeds = journal(tmp_path, config)
     seen = {(deed["step"], deed["task_id"]) for deed in deeds if deed["name"] == "group_observed"}
     drawn = [(deed["step"], deed["task_id"]) for deed in deeds if deed["name"] == "seed_emitted"]
     assert set(drawn) - seen, "every seed was of its own step"

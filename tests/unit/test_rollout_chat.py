@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import random_policy
+from chat_examples import Reply, Start
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,19 +22,6 @@ TOOL = {
     "function": {"name": "ls", "description": "Zeigt Dateien – alle", "parameters": {}},
 }
 GENERATE = "<|im_start|>assistant\n"
-
-
-@dataclass
-class Start:
-    query: str
-    tools: tuple[dict[str, Any], ...] = ()
-
-
-@dataclass
-class Reply:
-    observations: tuple[str, ...] = ()
-    query: str | None = None
-    restored: tuple[dict[str, Any], ...] = ()
 
 
 def text(ids: tuple[int, ...]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import llama3_tokenizer
 import pytest
 import random_policy
+from chat_examples import Reply, Start
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -58,19 +59,6 @@ def with_template(tokenizer: Any, name: str) -> Any:
 LLAMA = with_template(llama3_tokenizer.tokenizer(), "llama3_1.jinja")
 QWEN = with_template(random_policy.tokenizer(), "qwen2_5.jinja")
 QWENS_OWN = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-
-
-@dataclass
-class Start:
-    query: str
-    tools: tuple[dict[str, Any], ...] = ()
-
-
-@dataclass
-class Reply:
-    observations: tuple[str, ...] = ()
-    query: str | None = None
-    restored: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from analysis_examples import event, make_run
+from analysis_examples import evaluation, event, make_run
 
 from analysis.load import load
 from benchmarks.study import world
@@ -29,21 +29,8 @@ def task(name: str, call: str = "ls", query: str = "Look.") -> Task:
 
 
 def evaluated(step: int, scores: tuple[float, ...], mode: str) -> dict[str, Any]:
-    mean, accuracy = sum(scores) / 4, sum(score == 1 for score in scores) / 4
-    return event(
-        "evaluation_done",
-        step,
-        1,
-        split="heldout",
-        mode=mode,
-        mean=mean,
-        accuracy=accuracy,
-        by_kind={"view": mean},
-        by_type={"base": mean},
-        accuracy_by_type={"base": accuracy},
-        scores=dict(zip(HELD, scores, strict=True)),
-        count=4,
-    )
+    found: dict[str, Any] = evaluation(step, 1, mode, sum(scores) / 4, dict(zip(HELD, scores, strict=True)))
+    return found
 
 
 def events() -> list[dict[str, Any]]:
