@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
 
 from analysis import figures, headline, links, tables
@@ -96,6 +97,8 @@ def render(
         loader=PackageLoader("analysis"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["figure"] = _figure_text
+    # HTML in the text stays text, and a link runs nothing.
+    environment.filters["markdown"] = MarkdownIt("commonmark", {"html": False}).enable("table").render
     chains = tables.chains(data)
     return environment.get_template("report.html.j2").render(
         run=data,

@@ -103,5 +103,17 @@ def _text(event: dict[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     """As JSON; of a long collection, such as the scores of hundreds of tasks, only how long it is."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(_rounded(value), ensure_ascii=False)
     return f"<{len(value)} values>" if isinstance(value, dict | list) and len(text) > _LONGEST else text
+
+
+def _rounded(value: Any) -> Any:
+    """With as many digits of each fraction as an eye compares; --json has them all."""
+    match value:
+        case float():
+            return float(f"{value:.4g}") if abs(value) < 1 else round(value, 3)
+        case dict():
+            return {key: _rounded(inner) for key, inner in value.items()}
+        case list():
+            return [_rounded(inner) for inner in value]
+    return value

@@ -186,6 +186,19 @@ def test_a_variant_that_comes_back_is_active_again_and_one_that_waits_is_not(tmp
     assert [text.get_text() for text in axes.get_legend().get_texts()][-1] == "variants that wait"
 
 
+def test_the_card_of_the_start_is_shown_as_a_page_and_runs_nothing(tmp_path):
+    folder = make_run(tmp_path, EVENTS, model=ModelConfig(path="shipped/tiny"))
+    card = RunDir.open(folder).code / "rods" / "assets" / "tiny" / "README.md"
+    card.parent.mkdir(parents=True)
+    card.write_text(
+        "# Tiny\n\n| kind | greedy |\n|---|---|\n| view | 0.71 |\n\n<script>x</script> [here](javascript:x)\n"
+    )
+    page = report.build(folder).html.read_text()
+    assert "<td>view</td>\n<td>0.71</td>" in page
+    assert "<script" not in page
+    assert 'href="javascript' not in page
+
+
 def test_text_from_a_run_is_escaped(tmp_path):
     events = [
         *EVENTS[:7],

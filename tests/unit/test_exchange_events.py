@@ -42,6 +42,21 @@ def test_events_are_lines_and_objects(run: RunDir) -> None:
     assert [json.loads(line) for line in done.stdout.splitlines()] == [SEEN]
 
 
+def test_a_fraction_is_rounded_for_the_eye_alone(run: RunDir) -> None:
+    measured = {
+        **LATER,
+        "mean": 0.5267361111111111,
+        "by_type": {"base": [2 / 3, 12345678]},
+        "sum": 12345.6789,
+    }
+    with JournalWriter(run.journal_file("train", 2)) as journal:
+        journal.append_many([continuation(0), measured])
+    line = CliRunner().invoke(app, ["events", str(run.path)]).stdout.splitlines()[-1]
+    assert line.endswith('mean=0.5267 by_type={"base": [0.6667, 12345678]} sum=12345.679')
+    done = CliRunner().invoke(app, ["events", str(run.path), "--json"])
+    assert json.loads(done.stdout.splitlines()[-1])["mean"] == 0.5267361111111111
+
+
 def test_of_the_scores_of_hundreds_of_tasks_a_line_tells_the_number(run: RunDir) -> None:
     scores = {f"task_{place}": 0.5 for place in range(300)}
     with JournalWriter(run.journal_file("train", 2)) as journal:
