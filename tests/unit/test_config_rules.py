@@ -21,6 +21,7 @@ GOOD: dict[str, Any] = {
     "rollout": {"engine": "hf"},
     "boundary": {"quotas": {"base": 4}},
 }
+NOTHING_HELD_OUT = {"tasks.heldout_count": 0, "tasks.validation_count": 0}
 # (dotted key: value, …) to change in GOOD, and the key that the refusal names first.
 CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"tasks.source": "mmlu"}, "tasks.source"),
@@ -127,6 +128,9 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"training.evaluation_modes": ["beam"]}, "training.evaluation_modes"),
     ({"training.evaluation_modes": ["greedy", "greedy"]}, "training.evaluation_modes"),
     ({"training.evaluation_modes": ["greedy"], "training.keep_best": "sampled"}, "training.keep_best"),
+    ({"training.keep_best": "greedy", **NOTHING_HELD_OUT}, "training.keep_best"),
+    ({"training.evaluate_every_steps": 1, **NOTHING_HELD_OUT}, "training.evaluate_every_steps"),
+    ({"training.evaluate_every_epochs": 1, **NOTHING_HELD_OUT}, "training.evaluate_every_epochs"),
     ({"training.threads": 0}, "training.threads"),
     ({"training.adam_betas": [0.9]}, "training.adam_betas"),
     ({"training.adam_betas": [0.9, 0.95, 0.99]}, "training.adam_betas"),

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from rods.config import Config
 
 MODES = ("sampled", "greedy")
+_EVERY = ("evaluate_every_steps", "evaluate_every_epochs")
 
 
 def _in_training(config: Config) -> Iterator[Problem]:
     training = config.training
-    for name in ("evaluate_every_steps", "evaluate_every_epochs"):
+    for name in _EVERY:
         yield from at_least(f"training.{name}", getattr(training, name), 0)
     modes = training.evaluation_modes
     if not modes or len(set(modes)) < len(modes) or not set(modes) <= set(MODES):
@@ -26,6 +27,14 @@ def _in_training(config: Config) -> Iterator[Problem]:
             f"set [{', '.join(MODES)}] or one of them",
         )
     yield from choice("training.keep_best", training.keep_best, ("", *training.evaluation_modes))
+    asked = [name for name in (*_EVERY, "keep_best") if getattr(training, name)]
+    if asked and config.tasks.heldout_count == 0 and config.tasks.validation_count == 0:
+        yield Problem(
+            f"training.{asked[0]}",
+            getattr(training, asked[0]),
+            "there is nothing to evaluate on (tasks.validation_count and tasks.heldout_count are 0)",
+            "set one of them to more, or leave evaluations out",
+        )
 
 
 def _alone(config: Config) -> Iterator[Problem]:
