@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 from hydra.errors import HydraException
 
+from rods import width
 from rods.config.typed import explained
 from rods.errors import RodsError
 
@@ -19,6 +20,7 @@ FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 
 def exit_status(action: Callable[[], int]) -> int:
     """The status of `action`; a refusal is one message on standard error, an interruption none."""
+    width.settle()
     try:
         return action()
     except KeyboardInterrupt:

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 import yaml
 
+from rods import width
 from rods.commands import (
     benchmark,
     cancel,
@@ -75,6 +76,7 @@ app.add_typer(tasks_app)
 
 def main() -> None:
     """The console script; what is wrong with a run or its files is a message, not a traceback."""
+    width.settle()
     try:
         app()
     except BrokenPipeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -44,6 +45,16 @@ def test_status_watch_ends_with_the_run(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["status", str(run.path), "--watch"])
     assert done.exit_code == 0
     assert "the role train was killed by SIGKILL" in done.stdout
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "many"])
+def test_a_terminal_of_an_odd_width_is_written_to(tmp_path: Path, columns: str) -> None:
+    run = make_run(tmp_path)
+    command = [sys.executable, "-c", "from rods.cli import main; main()", "status", str(run.path)]
+    done = subprocess.run(
+        command, env={**os.environ, "COLUMNS": columns}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip()
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
