@@ -150,6 +150,7 @@ def _read(path: Path) -> Owner:
 
 def _owned(run: RunDir, owner: Owner) -> OwnedError:
     return OwnedError(
-        f"{run.path}: process {owner.pid} on {owner.host} follows this run already; stop that process, or wait "
-        f"until it has been silent for {owner.timeout_s:g} s (launch.heartbeat_timeout_s)"
+        f"{run.path}: process {owner.pid} on {owner.host} follows this run already; end it after a checkpoint "
+        f"(rods cancel {run.path}), or, if it is dead, wait until it has been silent for {owner.timeout_s:g} s "
+        "(launch.heartbeat_timeout_s)"
     )
