@@ -194,6 +194,11 @@ def read(file: Path) -> Summary:
             f"{file}: expected a run's summary, found something else ({error}); remove it and run "
             "`python -m benchmarks.study run` again"
         ) from error
+    if lack := _lack(found):
+        raise SummaryError(
+            f"{file}: expected the summary of a whole run, found {lack}; remove it and run "
+            "`python -m benchmarks.study run` again"
+        )
     if file != path(file.parent.parent, found.arm, found.seed):
         raise SummaryError(
             f"{file}: expected the summary of the run that its path names, found that of {found.arm}, seed {found.seed}"
@@ -214,6 +219,21 @@ def of_seeds(summaries: Iterable[Summary], seeds: Iterable[int]) -> list[Summary
     """Those of these seeds."""
     wanted = set(seeds)
     return [each for each in summaries if each.seed in wanted]
+
+
+def _lack(found: Summary) -> str:
+    """What tables and figures could not be made of; "" where all is there."""
+    tasks = len(found.sampled)
+    places = [*found.overlap.content, *found.overlap.calls]
+    rising = [point.trajectories for point in found.curve]
+    wrong = {
+        "fewer than two evaluations, or not in order": len(rising) < 2 or rising != sorted(set(rising)),
+        "no score for each held-out task, sampled and greedy": not tasks or tasks != len(found.greedy),
+        "places of tasks that are none": any(not 0 <= place < tasks for place in places),
+        "not every zone": set(found.mechanism.zones) != set(ZONES),
+        "no pool": not found.mechanism.pool,
+    }
+    return next((what for what, holds in wrong.items() if holds), "")
 
 
 def _line(value: Any) -> str:

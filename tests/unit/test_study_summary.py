@@ -6,13 +6,15 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from study_examples import summary
 
 from benchmarks.study import arms, plan
 from benchmarks.study import summary as summaries
-from benchmarks.study.summary import SummaryError
+from benchmarks.study.summary import Overlap, SummaryError
 from rods.config import Config, ConfigError
 
 
@@ -46,6 +48,31 @@ def test_a_file_that_is_no_summary_is_refused_by_its_name(tmp_path: Path, damage
     path = summaries.write(tmp_path, summary())
     path.write_text(damage(path.read_text()))
     with pytest.raises(SummaryError, match=r"seed_0\.json"):
+        summaries.read_all(tmp_path)
+
+
+MECHANISM = summary().mechanism
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"curve": []}, "two evaluations"),
+        ({"curve": summary().curve[:1]}, "two evaluations"),
+        ({"curve": summary().curve[::-1]}, "in order"),
+        ({"sampled": [], "greedy": []}, "each held-out task"),
+        ({"greedy": [1.0]}, "each held-out task"),
+        ({"overlap": Overlap(1, [], [len(summary().sampled)])}, "tasks that are none"),
+        ({"overlap": Overlap(1, [-1], [])}, "tasks that are none"),
+        ({"mechanism": msgspec.structs.replace(MECHANISM, zones={})}, "every zone"),
+        ({"mechanism": msgspec.structs.replace(MECHANISM, pool=[])}, "no pool"),
+    ],
+)
+def test_a_summary_that_lacks_what_the_page_is_made_of_is_refused(
+    tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    summaries.write(tmp_path, summary(**changes))
+    with pytest.raises(SummaryError, match=rf"seed_0\.json.*{named}"):
         summaries.read_all(tmp_path)
 
 
