@@ -78,8 +78,9 @@ def report(
             pages.append(single.build(ours[0].path).html)
         if made.html.parent != ours[0].report:
             _link([*ours, *references], made.html)
-    for page in (*pages, made.html, made.trajectories, *made.plots):
+    for page in (*pages, made.html, made.trajectories):
         typer.echo(str(page))
+    typer.echo(f"and {len(made.plots)} figures of the study beside it, as PNG and SVG")
 
 
 def _link(runs: Sequence[RunDir], page: Path) -> None:

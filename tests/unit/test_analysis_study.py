@@ -343,7 +343,10 @@ def test_one_run_has_its_report_and_its_study_side_by_side(tmp_path):
     (ours,) = runs_of(tmp_path, {1: 0.75})
     done = CliRunner().invoke(app, ["report", str(ours)], catch_exceptions=False)
     pages = [f"{ours}/report/{name}.html" for name in ("index", "study", "trajectories")]
-    assert done.stdout.splitlines()[:3] == pages
+    drawn = list((ours / "report").glob("study_*"))
+    assert drawn
+    told = f"and {len(drawn)} figures of the study beside it, as PNG and SVG"
+    assert done.stdout.splitlines() == [*pages, told]
 
 
 def test_a_run_is_not_compared_with_itself(tmp_path):
