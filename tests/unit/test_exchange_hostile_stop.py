@@ -10,6 +10,7 @@ from pathlib import Path
 import mounts
 import pytest
 
+from rods.config import Config
 from rods.exchange import atomic, stop
 from rods.exchange.heartbeat import read_all
 from rods.exchange.rundir import RunDir
@@ -22,8 +23,8 @@ BEFORE = {"step": 1}
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDir]:
     """On a full small disk; the frozen code is not checked."""
-    for check in ("verify", "check_origin"):
-        monkeypatch.setattr(f"launchers.snapshot.{check}", lambda _run: None)
+    monkeypatch.setattr("launchers.snapshot.verify", lambda _run: Config())
+    monkeypatch.setattr("launchers.snapshot.check_origin", lambda _run: None)
     monkeypatch.setattr(perform, "setproctitle", lambda _title: None)
     with mounts.tmpfs(tmp_path / "small") as disk:
         made = RunDir.create(disk, "full", "0" * 64)

@@ -9,6 +9,7 @@ import pytest
 from fsck_examples import bytes_of, codes, copied, make_quickly
 
 from rods.exchange import names, settlement
+from rods.exchange.lease import Claim
 from rods.exchange.names import PartName, PutName, ReadyName
 from rods.exchange.queue import DONE, HANDED_BACK, Message
 from rods.exchange.rundir import RunDir
@@ -45,6 +46,12 @@ def batch(keys: list[str], run: RunDir) -> Path:
     return path
 
 
+def claimed(keys: list[str], run: RunDir) -> Claim:
+    """The claim of that batch, among those of all that is ready."""
+    claims = run.queue("seeds").claim_many("w", 99)
+    return next(claim for claim in claims if [message.key for message in claim.messages] == keys)
+
+
 def test_a_batch_whose_producer_died_before_it_was_ready_is_finished(run: RunDir) -> None:
     path = batch(["b1", "b2"], run)
     label = ReadyName.parse(path.name).label
@@ -60,7 +67,7 @@ def test_a_batch_that_was_being_taken_apart_is_finished(run: RunDir, monkeypatch
     with monkeypatch.context() as crash:
         crash.setattr(settlement, "_finish", lambda spool, parts: None)
         crash.setattr(settlement, "_remove", lambda path: None)
-        claim = next(c for c in run.queue("seeds").claim_many("w", 99) if len(c.messages) == 2)
+        claim = claimed(["b1", "b2"], run)
         claim.settle({"b1": DONE, "b2": HANDED_BACK})
     run.queue("seeds").hand_back("w")
     assert "split-unfinished" in codes(fsck(run))
@@ -77,7 +84,7 @@ def test_a_batch_that_was_taken_apart_and_then_forgotten_is_moved_away(
     batch(["b1", "b2"], run)
     with monkeypatch.context() as crash:
         crash.setattr(settlement, "_remove", lambda path: None)
-        claim = next(c for c in run.queue("seeds").claim_many("w", 99) if len(c.messages) == 2)
+        claim = claimed(["b1", "b2"], run)
         claim.settle({"b1": DONE, "b2": HANDED_BACK})
     run.queue("seeds").hand_back("w")
     (left,) = (run.path / "queues" / "seeds" / "tmp").iterdir()
