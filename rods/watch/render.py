@@ -35,7 +35,7 @@ _JOBS_SHOWN = 6
 def line(state: RunState) -> str:
     """The state in one line: what a log without a terminal gets every few seconds."""
     if state.step is None:
-        return f"[rods] {state.name} | {state.status} | {_roles(state) or 'no role has started'}"
+        return f"[rods] {state.status} | {_roles(state) or 'no role has started'}"
     parts = [
         f"epoch {state.epoch}/{state.epochs_total or '?'}",
         f"step {state.step}/{state.steps_total or '?'}",

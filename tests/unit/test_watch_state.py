@@ -53,7 +53,7 @@ def test_an_empty_run_has_a_state_too(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path, "empty", "0" * 64)
     state = read_state(run)
     assert state.status == "waiting"
-    assert "no role has started" in line(state)
+    assert line(state) == "[rods] waiting | no role has started"
 
 
 def test_the_pace_ignores_the_pause_of_a_restart() -> None:
