@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,11 @@ def report(
         ),
     ] = None,
     against: Annotated[
-        list[str] | None, typer.Option(metavar="RUN", help="Compare with this run; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Compare with this run, or with all that a quoted pattern of paths matches; repeatable.",
+        ),
     ] = None,
     benchmarks: Annotated[
         list[Path] | None,
@@ -48,6 +53,7 @@ def report(
 
     - `rods report latest`
     - `rods report A1 A2 A3 --against B1 --against B2 --against B3`
+    - `rods report runs/A-* --against 'runs/B-*'`
     - `rods report A1 A2 A3 --benchmarks tau2-bench --benchmarks ACEBench`
     """
     from analysis import report as single
@@ -57,7 +63,7 @@ def report(
     from rods.watch import spending
 
     ours = [RunDir.open(find_run(run)) for run in runs or [LATEST]]
-    references = [RunDir.open(find_run(run)) for run in against or ()]
+    references = [RunDir.open(path) for run in against or () for path in _references(run)]
     if both := {run.path for run in ours} & {run.path for run in references}:
         raise UsageError(f"--against: expected other runs than those reported on, found {min(both)} in both")
     alone = len(ours) == 1
@@ -81,6 +87,15 @@ def report(
     for page in (*pages, made.html, made.trajectories):
         typer.echo(str(page))
     typer.echo(f"and {len(made.plots)} figures of the study beside it, as PNG and SVG")
+
+
+def _references(run: str) -> list[Path]:
+    """The runs that one --against means. A shell would give the option only the first match of a pattern."""
+    if not glob.has_magic(run):
+        return [find_run(run)]
+    if found := sorted(glob.glob(run)):
+        return [Path(path) for path in found]
+    raise UsageError(f"--against {run}: expected paths of runs, found none that match; see rods ls")
 
 
 def _link(runs: Sequence[RunDir], page: Path) -> None:

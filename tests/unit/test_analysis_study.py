@@ -339,6 +339,20 @@ def test_the_command_compares_with_references(tmp_path, monkeypatch):
     assert "+0.250" in page
 
 
+def test_a_quoted_pattern_names_all_references(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (ours,) = runs_of(tmp_path, {1: 0.75})
+    theirs = runs_of(tmp_path, {1: 0.5, 2: 0.25}, experiment="other")
+    (tmp_path / "others").mkdir()
+    for path in theirs:
+        path.rename(tmp_path / "others" / path.name)
+    done = CliRunner().invoke(app, ["report", str(ours), "--against", "others/*"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert '<td>other</td><td class="n">1, 2</td>' in (tmp_path / "study" / "study.html").read_text()
+    done = CliRunner().invoke(app, ["report", str(ours), "--against", "nobody/*"])
+    assert "--against nobody/*: expected paths of runs, found none" in str(done.exception)
+
+
 def test_one_run_has_its_report_and_its_study_side_by_side(tmp_path):
     (ours,) = runs_of(tmp_path, {1: 0.75})
     done = CliRunner().invoke(app, ["report", str(ours)], catch_exceptions=False)
