@@ -72,7 +72,7 @@ class Durations:
         ordered = sorted(self.recent)
         return {
             "count": self.count,
-            "seconds": round(self.seconds, 3),
+            "seconds": round(self.seconds, 4),
             "p50_s": _quantile(ordered, 0.5),
             "p95_s": _quantile(ordered, 0.95),
         }
