@@ -16,7 +16,7 @@ help:
 	@echo "make soak     nightly: one run after another killed 300 times, each compared with an undisturbed one (KILLS=300)"
 	@echo "make slurm    nightly: all tests on a private real Slurm (as root; installs $(DEBIAN_SLURM)); make test has the short ones"
 	@echo "make docs     the documentation as a site in site/, every link checked"
-	@echo "make study    RODS beside other curricula in the small: the runs that are missing, for 4 hours (HOURS=4); docs/study.md"
+	@echo "make study    RODS beside other curricula in the small: the runs that are missing, for 4 hours (HOURS=4); writes docs/study.md"
 	@echo "make install  only create .venv and install (EXTRA=cpu, the default, or EXTRA=gpu)"
 	@echo "make clean    remove .venv and caches; never touches runs/"
 
