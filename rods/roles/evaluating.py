@@ -17,9 +17,9 @@ from rods import tasks as task_sources
 from rods.config import Config
 from rods.curriculum.events import EvaluationDone, RunFinished, RunStarted
 from rods.errors import RodsError
-from rods.evaluation import play
+from rods.evaluation import folders, play
+from rods.evaluation.launched import folder_of, own
 from rods.evaluation.launched import mode as mode_of
-from rods.evaluation.launched import own
 from rods.exchange.attempt import Fence
 from rods.exchange.rundir import RunDir
 from rods.roles.evaluate import Order, Prepared, evaluate, prepare
@@ -48,7 +48,8 @@ def main(run_dir: str, attempt: int) -> int:
         watcher = RunWatcher(run, attempt, config, tracker)
         stack.callback(watcher.close)
         watcher.beat("loading")
-        exam = prepare(order_of(run, config))
+        order, folder = order_of(run, config), folder_of(run.path, config.evaluation)
+        exam = prepare(order, folders.pinned(order.policy, folder))
         mode = mode_of(exam.config)
         try:
             folder, _ = evaluate(exam, _progress(watcher))
@@ -71,8 +72,13 @@ def order_of(run: RunDir, config: Config) -> Order:
         ConfigError: a setting of something that the policy or the suite decides.
     """
     asked = config.evaluation
-    out = run.path / "evaluations" / f"{asked.suite}-{asked.split}"
-    return Order(asked.policy, asked.suite, asked.split, out, own(run.read_manifest()["overrides"]))
+    return Order(
+        asked.policy,
+        asked.suite,
+        asked.split,
+        folder_of(run.path, asked),
+        own(run.read_manifest()["overrides"]),
+    )
 
 
 def _progress(watcher: RunWatcher) -> Callable[[int, int], None]:

@@ -34,7 +34,7 @@ def check_files(config: Config, typed: Sequence[str]) -> None:
     if config.cluster.kind != "local":
         return
     if config.evaluation.enabled:
-        launched.check_here(config.evaluation, typed)
+        launched.check_here(config.evaluation, typed, config.launch.resume)
     model_path.resolve(config.model.path)
     if config.tasks.source == "file":
         file.check_there(Path(config.tasks.path))

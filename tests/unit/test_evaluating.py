@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import random_policy
 import yaml
+from evaluation_examples import checkpointed, made_run
 
 from launchers.identity import plain
 from rods.config import (
@@ -15,12 +16,14 @@ from rods.config import (
     Config,
     ConfigError,
     EvaluationConfig,
+    LaunchConfig,
     SynthesisConfig,
     TrackingConfig,
 )
 from rods.errors import RodsError
-from rods.evaluation import play
+from rods.evaluation import play, policies, result
 from rods.exchange import stop
+from rods.exchange.atomic import CorruptFileError
 from rods.exchange.lineage import history
 from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import RunDir
@@ -58,6 +61,18 @@ def made(folder: Path, policy: Path, *typed: str) -> RunDir:
     return run
 
 
+def asked_to_stop_after_two(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first attempt of `run` is asked to stop when two tasks were played."""
+    beat = RunWatcher.beat
+
+    def asked(watcher: RunWatcher, phase: str, **info: int) -> None:
+        beat(watcher, phase, **info)
+        if info.get("done") == 2:
+            stop.request(run, 1, "for the test")
+
+    monkeypatch.setattr(RunWatcher, "beat", asked)
+
+
 def test_the_result_lies_in_the_run_and_its_journal_is_that_of_a_run_without_steps(
     tmp_path: Path, start: Path
 ) -> None:
@@ -78,14 +93,7 @@ def test_asked_to_stop_it_keeps_what_was_played_and_another_attempt_goes_on(
     tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = made(tmp_path, start, "rollout.temperature=1.0")
-    beat = RunWatcher.beat
-
-    def asked(watcher: RunWatcher, phase: str, **info: int) -> None:
-        beat(watcher, phase, **info)
-        if info.get("done") == 2:
-            stop.request(run, 1, "for the test")
-
-    monkeypatch.setattr(RunWatcher, "beat", asked)
+    asked_to_stop_after_two(run, monkeypatch)
     assert evaluating.main(str(run.path), 1) == os.EX_TEMPFAIL
     file = run.path / "evaluations" / "scripted-heldout" / play.TRAJECTORIES
     kept = file.read_bytes()
@@ -95,6 +103,56 @@ def test_asked_to_stop_it_keeps_what_was_played_and_another_attempt_goes_on(
     assert evaluating.main(str(run.path), 2) == 0
     assert file.read_bytes().startswith(kept)
     assert history(run.journal_dir, "train")[1]["mode"] == "sampled"
+
+
+def test_a_run_that_trains_on_meanwhile_is_scored_at_the_checkpoint_that_was_begun_with(
+    tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = made_run(tmp_path / "trained", start)
+    first = checkpointed(trained, start, 0)
+    run = made(tmp_path, trained.path)
+    asked_to_stop_after_two(run, monkeypatch)
+    assert evaluating.main(str(run.path), 1) == os.EX_TEMPFAIL
+    checkpointed(trained, start, 0, step=9)
+    assert not first.exists()
+    resumed = Config(
+        evaluation=EvaluationConfig(True, str(first), "scripted", "heldout"),
+        launch=LaunchConfig(resume=str(run.path)),
+    )
+    place.check_files(resumed, TYPED)
+    run.attempt_dir(2).mkdir(parents=True)
+    assert evaluating.main(str(run.path), 2) == 0
+    policy = result.read(run.path / "evaluations" / "scripted-heldout")["policy"]
+    assert (policy["step"], policy["run"]) == (7, trained.path.name)
+
+
+def test_a_checkpoint_that_was_removed_before_it_was_gathered_is_replaced_by_the_newest(
+    tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = made_run(tmp_path / "trained", start)
+    checkpointed(trained, start, 0)
+    run = made(tmp_path, trained.path)
+
+    def removed(*_: object) -> Path:
+        checkpointed(trained, start, 0, step=9)
+        raise OSError("removed meanwhile")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(policies, "as_model", removed)
+        with pytest.raises(OSError, match="meanwhile"):
+            evaluating.main(str(run.path), 1)
+    run.attempt_dir(2).mkdir(parents=True)
+    assert evaluating.main(str(run.path), 2) == 0
+    assert result.read(run.path / "evaluations" / "scripted-heldout")["policy"]["step"] == 9
+
+
+def test_a_damaged_note_of_the_checkpoint_is_named(tmp_path: Path, start: Path) -> None:
+    run = made(tmp_path, start)
+    folder = run.path / "evaluations" / "scripted-heldout"
+    folder.mkdir(parents=True)
+    (folder / "pinned.json").write_text('{"step": 7}')
+    with pytest.raises(CorruptFileError, match=r"pinned\.json: expected the checkpoint"):
+        evaluating.main(str(run.path), 1)
 
 
 @pytest.mark.parametrize("typed", ["rollout=paper", "simulation.hints=envtuning", "rollout.temperature=0.7"])

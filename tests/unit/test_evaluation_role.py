@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import random_policy
 import torch
-import yaml
+from evaluation_examples import checkpointed, made_run
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from launchers.identity import plain
 from rods.cli import app
-from rods.config import Config, ModelConfig, RolloutConfig, TasksConfig, TrainingConfig
+from rods.config import ModelConfig
 from rods.evaluation import policies
+from rods.evaluation.folders import EvaluationError, alone
 from rods.evaluation.policies import PolicyError
 from rods.exchange import marker
-from rods.exchange.rundir import RunDir
-from rods.roles.evaluate import EvaluationError, Order, evaluate, prepare
-from rods.training import checkpoint
-from rods.training.checkpoint import Position
-from rods.training.learner import Learner
+from rods.roles.evaluate import Order, evaluate, prepare
 
 OVERRIDES = ("rollout.engine=hf", "rollout.max_message_tokens=8")
 
@@ -30,25 +29,6 @@ OVERRIDES = ("rollout.engine=hf", "rollout.max_message_tokens=8")
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_policy.save(tmp_path_factory.mktemp("start") / "model")
-
-
-def made_run(tmp_path: Path, start: Path) -> RunDir:
-    """A run directory with its configuration."""
-    run = RunDir.create(tmp_path / "runs", "made", "0" * 64)
-    config = Config(
-        model=ModelConfig(path=str(start), max_length=512, system_prompt="Use the file tools."),
-        rollout=RolloutConfig(engine="hf", max_message_tokens=8),
-        tasks=TasksConfig(train_count=2, heldout_count=3),
-    )
-    run.config_file.write_text(yaml.safe_dump(plain(config)))
-    return run
-
-
-def checkpointed(run: RunDir, weights: Path, zero_stage: int) -> Path:
-    """A checkpoint of the weights in a folder."""
-    training = TrainingConfig(zero_stage=zero_stage, kl_coefficient=0.0)
-    learner = Learner(weights, ModelConfig(max_length=512), training, 1, 0)
-    return checkpoint.save(run, Position(7, 1, 0), learner, {}, keep=1)
 
 
 @pytest.mark.parametrize("zero_stage", [0, 2])
@@ -121,6 +101,29 @@ def test_another_policy_or_other_settings_do_not_continue_a_folder(tmp_path: Pat
     ):
         with pytest.raises(EvaluationError, match=r"another (policy|settings)"):
             evaluate(prepare(order), lambda done, count: None)
+
+
+def test_two_processes_do_not_play_one_evaluation(tmp_path: Path, start: Path) -> None:
+    out = tmp_path / "out"
+    few = (*OVERRIDES, "model.max_length=512", "tasks.heldout_count=1")
+    exam = prepare(Order(str(start), "scripted", "heldout", out, few))
+    held = f"from rods.evaluation.folders import alone; from pathlib import Path\nwith alone(Path({str(out)!r})): "
+    with subprocess.Popen(
+        [sys.executable, "-c", held + "print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(
+            EvaluationError, match=f"process {other.pid} on {socket.gethostname()} plays this"
+        ):
+            evaluate(exam, lambda done, count: pytest.fail("played beside the other one"))
+        assert not (out / "trajectories.jsonl").exists()
+        other.kill()
+    folder, found = evaluate(exam, lambda done, count: None)
+    with alone(folder):  # a finished one is read, whoever holds it
+        assert evaluate(exam, lambda done, count: pytest.fail("played again")) == (folder, found)
 
 
 def test_the_command_prints_a_table_json_and_a_comparison(tmp_path: Path, start: Path) -> None:
