@@ -20,6 +20,14 @@ from rods.variants.compare import ABSENT, Change, Played, changes, play
 
 _SHOWN_CHARS = 600
 _SHOWN_ITEMS = 200  # a page of more would be slow to open
+# What a status means for training, whose colour it has; what is not named here never came into the pool.
+_MEANINGS = {
+    "active": "live",
+    "published": "coming",
+    "waiting": "coming",
+    "retired": "past",
+    LEFT_OUT: "past",
+}
 _HANDLED = ("parent", "key", "attempts", "errors", "profile_distance", "judge", "narrative")
 
 
@@ -64,7 +72,9 @@ def render(name: str, items: Sequence[Item], pairs: Sequence[Pair]) -> str:
         name=name,
         total=len(items),
         accepted=sum(not item.rejected and item.status != LEFT_OUT for item in items),
+        rejected=sum(item.rejected for item in items),
         statuses=sorted(Counter(item.status for item in items).items()),
+        meanings=_MEANINGS,
         failures=Counter(failure.type for item in items for failure in item.failures).most_common(),
         pairs=pairs,
     )

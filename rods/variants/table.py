@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -11,20 +12,25 @@ from rich.text import Text
 from rods.variants.collect import LEFT_OUT, Item
 
 _REASON_CHARS = 80
-_WIDE = 200  # off a terminal nothing is cut to a width that nobody has
+_WIDE = 200  # where nobody says how wide it is: nothing is cut to a width that nobody has
+_NAMES = ("variant", "made of", "type", "kind", "Φ distance", "attempts", "status", "reason")
+_RIGHT = ("Φ distance", "attempts")
+# What makes room for the rest, this first: an id of the scripted world begins with that of its seed and its kind.
+_GIVEN_UP = ("made of", "kind", "attempts", "Φ distance", "type")
+_FOLDED = {"reason": 24}  # a column that is folded above this width where there is no room
+_GAP = 2  # blanks between columns
+_Row = dict[str, str]
 
 
 def show(items: Sequence[Item]) -> None:
-    """Print one row an item and a line that counts them. Text of the run is shown as it is, never as markup."""
+    """Print one row an item and a line that counts them. Text of the run is shown as it is, never as markup.
+
+    The table is as wide as the terminal, or as COLUMNS says, at most: columns are left out where they do not fit.
+    """
     console = Console()
-    if not console.is_terminal:
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
         console = Console(width=_WIDE)
-    table = Table(box=None, header_style="bold")
-    for name in ("variant", "made of", "type", "kind", "Φ distance", "attempts", "status", "reason"):
-        table.add_column(name, justify="right" if name in ("Φ distance", "attempts") else "left")
-    for item in items:
-        table.add_row(*(Text(cell) for cell in _cells(item)))
-    console.print(table)
+    console.print(_table([_cells(item) for item in items], console.width))
     rejected = sum(item.rejected for item in items)
     left_out = sum(item.status == LEFT_OUT for item in items)
     rest = f", {left_out} left out" if left_out else ""
@@ -32,9 +38,38 @@ def show(items: Sequence[Item]) -> None:
     console.print(f"{accepted} accepted, {rejected} rejected{rest}", highlight=False)
 
 
-def _cells(item: Item) -> tuple[str, ...]:
+def _table(rows: Sequence[_Row], width: int) -> Table:
+    table = Table(box=None, header_style="bold", padding=(0, _GAP, 0, 0))
+    names = _fitting(rows, width)
+    for name in names:
+        table.add_column(
+            name,
+            justify="right" if name in _RIGHT else "left",
+            no_wrap=name not in (*_FOLDED, "variant"),
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(row[name]) for name in names))
+    return table
+
+
+def _fitting(rows: Sequence[_Row], width: int) -> list[str]:
+    names = list(_NAMES)
+    for name in _GIVEN_UP:
+        if sum(_width(rows, kept) + _GAP for kept in names) <= width:
+            break
+        names.remove(name)
+    return names
+
+
+def _width(rows: Sequence[_Row], name: str) -> int:
+    widest = max([len(name), *(Text(row[name]).cell_len for row in rows)])
+    return min(widest, _FOLDED.get(name, widest))
+
+
+def _cells(item: Item) -> _Row:
     reason = item.reason if len(item.reason) <= _REASON_CHARS else f"{item.reason[: _REASON_CHARS - 1]}…"
-    return (
+    cells = (
         item.id,
         item.parent,
         item.type,
@@ -44,3 +79,4 @@ def _cells(item: Item) -> tuple[str, ...]:
         item.status,
         " ".join(reason.split()),
     )
+    return dict(zip(_NAMES, cells, strict=True))

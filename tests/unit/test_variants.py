@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,7 +21,7 @@ from rods.exchange.journal import JournalWriter
 from rods.exchange.rundir import RunDir
 from rods.roles import offline
 from rods.tasks.model import Origin, Task
-from rods.variants.collect import Filter, Item, collect, parents
+from rods.variants.collect import LEFT_OUT, Filter, Item, collect, parents
 from rods.variants.compare import ABSENT, changes, play
 from rods.variants.page import build
 
@@ -155,6 +156,38 @@ def test_the_table_shows_text_of_the_run_as_it_is(run: RunDir) -> None:
     output = CliRunner().invoke(app, ["variants", str(run.path)]).output
     assert "3 accepted, 2 rejected" in output
     assert HOSTILE in output
+
+
+@pytest.mark.parametrize("columns", ["200", "120", "90", "60"])
+def test_the_table_is_no_wider_than_what_it_is_told(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = CliRunner().invoke(app, ["variants", str(run.path)]).output.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    assert lines[0].split()[0] == "variant"
+    for name in ("active", "retired", "refused", "k-dropped"):
+        assert any(line.startswith(name) for line in lines), name
+    whole = CliRunner().invoke(app, ["variants", str(run.path)], env={"COLUMNS": None}).output
+    assert "made of" in whole, "a pipe has no width"
+
+
+def test_a_colour_means_what_becomes_of_a_variant_and_a_count_is_of_its_kind(run: RunDir) -> None:
+    items = [*collect(run), replace(collect(run)[0], id="over", status=LEFT_OUT)]
+    page = build(run.path, parents(run), items).read_text()
+    found = {
+        status: meaning for meaning, status in re.findall(r'</code> <span class="badge (\w+)">([^<]+)', page)
+    }
+    assert found == {
+        "active": "live",
+        "published": "coming",
+        "retired": "past",
+        LEFT_OUT: "past",
+        "refused": "rejected",
+        "dropped": "rejected",
+    }
+    assert "<b>3</b><span>variants accepted</span>" in page
+    assert "<b>2</b><span>rejected</span>" in page
 
 
 class Page(HTMLParser):
