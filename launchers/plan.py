@@ -14,6 +14,7 @@ import yaml
 from launchers.identity import config_hash, plain
 from launchers.resources import Resources, resources
 from rods.config import Config
+from rods.config.stages import planned_epochs
 from rods.registry import Registry
 
 # What a kind of cluster would run, as text: (config, run directory, attempt) → commands.
@@ -32,8 +33,9 @@ class Plan:
         where: "local" or "slurm".
         mode: what `launch.mode` asks for.
         roles: each role with the resources of its allocation.
-        time_hours: the time limit of one attempt.
-        gpu_hours: time limit × GPUs, an upper bound for one attempt.
+        length: how much training it asks for.
+        time_hours: the time limit of one attempt; None where there is none, on this machine.
+        gpu_hours: time limit × GPUs, an upper bound for one attempt; None without a limit.
         chain: jobs one after another, each an attempt.
         commands: the sbatch text, or the commands on this machine.
         config: the resolved configuration as YAML.
@@ -45,8 +47,9 @@ class Plan:
     where: str
     mode: str
     roles: tuple[Resources, ...]
-    time_hours: float
-    gpu_hours: float
+    length: str
+    time_hours: float | None
+    gpu_hours: float | None
     chain: int
     commands: str
     config: str
@@ -57,7 +60,8 @@ def build(config: Config) -> Plan:
     digest = config_hash(config)
     run_dir = Path(config.launch.runs_dir).absolute() / f"{config.name}-{digest[:8]}-{RANDOM_SUFFIX}"
     roles = resources(config)
-    gpus = sum(role.gpus for role in roles)
+    # On this machine nothing is allocated, and nothing ends a run but itself.
+    limit = config.cluster.time_hours if config.cluster.kind == "slurm" else None
     return Plan(
         experiment=config.name,
         config_hash=digest,
@@ -65,8 +69,9 @@ def build(config: Config) -> Plan:
         where=config.cluster.kind,
         mode=str(config.launch.mode),
         roles=roles,
-        time_hours=config.cluster.time_hours,
-        gpu_hours=config.cluster.time_hours * gpus,
+        length=_length(config),
+        time_hours=limit,
+        gpu_hours=None if limit is None else limit * sum(role.gpus for role in roles),
         chain=config.launch.chain,
         commands=DESCRIPTIONS.get(config.cluster.kind)(config, run_dir, 1),
         config=yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
@@ -88,11 +93,23 @@ def _summary(plan: Plan) -> str:
         f"where        {plan.where}",
     ]
     lines += [f"{role.role:<12} {role}" for role in plan.roles]
-    return "\n".join([*lines, f"cost         {_cost(plan)}"])
+    return "\n".join([*lines, f"length       {plan.length}", f"cost         {_cost(plan)}"])
+
+
+def _length(config: Config) -> str:
+    if config.evaluation.enabled:
+        return "one evaluation, no training"
+    training = config.training
+    budget = "" if training.trajectories is None else f", no more than {training.trajectories} rollouts"
+    bound = "at most " if training.stages else ""
+    size = f"{training.tasks_per_step} tasks × {training.group_size} rollouts a step"
+    return f"{bound}{planned_epochs(config)} epochs, each over the pool as it stands then, {size}{budget}"
 
 
 def _cost(plan: Plan) -> str:
     gpus = sum(role.gpus for role in plan.roles)
+    if plan.gpu_hours is None or plan.time_hours is None:
+        return "nothing is allocated here, and no time limit ends the run: how long it takes is not known"
     if not gpus:
         return "no GPUs: 0 GPU-hours"
     chain = f", {plan.chain * plan.gpu_hours:g} for the chain of {plan.chain}" if plan.chain > 1 else ""

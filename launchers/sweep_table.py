@@ -51,22 +51,22 @@ def listing(made: Sequence[Point | Refused]) -> str:
 
 
 def costs(points: Sequence[Point]) -> str:
-    """What each run is given and may cost, and the whole: at most, for one attempt of each."""
+    """What each run is given and may cost, and the whole: at most, for one attempt of each with a time limit."""
     told = labels([point.overrides for point in points])
     rows = [("   #", "run", "config", "what is its own", "where", "GPUs", "hours", "GPU-hours")]
     for point, text in zip(points, told, strict=True):
         plan = point.plan
-        gpus = sum(role.gpus for role in plan.roles)
-        cost = (f"{gpus}", f"{plan.time_hours:g}", f"{plan.gpu_hours:g}")
+        cost = (f"{sum(role.gpus for role in plan.roles)}", _known(plan.time_hours), _known(plan.gpu_hours))
         rows.append((f"{point.number:>4}", point.config.name, plan.config_hash[:8], text, plan.where, *cost))
-    total = sum(point.plan.gpu_hours for point in points)
+    priced = [point.plan.gpu_hours for point in points if point.plan.gpu_hours is not None]
+    bound = f"at most {sum(priced):g} GPU-hours for one attempt of each" if priced else "nothing is allocated"
     first = points[0].config.launch.max_parallel
     throttle = f", {first} at once" if first else ""
     return "\n".join(
         [
             columns(rows),
-            f"{_runs(len(points))}{throttle}: at most {total:g} GPU-hours for one attempt of each. Nothing was "
-            "submitted; the batch text of one of them: its overrides without -m",
+            f"{_runs(len(points))}{throttle}: {bound}. Nothing was started; what one of them would run: its "
+            "overrides without -m",
         ]
     )
 
@@ -109,6 +109,10 @@ def duplicates(points: Sequence[Point]) -> list[str]:
         for numbers in same.values()
         if len(numbers) > 1
     ]
+
+
+def _known(figure: float | None) -> str:
+    return "–" if figure is None else f"{figure:g}"
 
 
 def _runs(count: int) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,6 +17,8 @@ from launchers.errors import LaunchError
 from launchers.identity import config_hash, differences
 from launchers.resources import resources
 from rods.config import ClusterConfig, Config, JobConfig, LaunchConfig, SynthesisConfig, from_mapping
+from rods.config.evaluation import EvaluationConfig
+from rods.config.stages import StageConfig
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = ClusterConfig(
@@ -40,6 +43,32 @@ def test_cost_is_time_limit_times_gpus() -> None:
     chained = plan.build(replace(PAPER, launch=LaunchConfig(chain=3)))
     assert "(72 h × 16 GPUs), 3456 for the chain of 3" in plan.render(chained)
     assert [role.role for role in built.roles] == ["train", "synthesis"]
+
+
+def test_a_run_on_this_machine_has_no_price_and_no_limit() -> None:
+    built = plan.build(replace(PAPER, cluster=replace(CLUSTER, kind="local")))
+    assert (built.time_hours, built.gpu_hours) == (None, None)
+    text = plan.render(built)
+    assert "cost         nothing is allocated here, and no time limit ends the run" in text
+    assert "GPU-hours" not in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "length"),
+    [
+        ({"epochs": 3}, "3 epochs, each over the pool as it stands then, 16 tasks × 8 rollouts a step"),
+        ({"trajectories": 960}, "16 tasks × 8 rollouts a step, no more than 960 rollouts"),
+        ({"stages": (StageConfig(epochs=2), StageConfig(epochs=4))}, "at most 6 epochs, each"),
+    ],
+)
+def test_a_plan_says_how_much_training_is_asked_for(changes: dict[str, Any], length: str) -> None:
+    training = replace(PAPER.training, tasks_per_step=16, group_size=8, **changes)
+    assert length in plan.render(plan.build(replace(PAPER, training=training)))
+
+
+def test_a_plan_of_an_evaluation_trains_nothing() -> None:
+    only = replace(PAPER, evaluation=EvaluationConfig(enabled=True, policy="shipped/tiny"))
+    assert "length       one evaluation, no training" in plan.render(plan.build(only))
 
 
 def test_a_plan_shows_the_configuration_whole() -> None:

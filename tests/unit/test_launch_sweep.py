@@ -259,6 +259,13 @@ def test_a_plan_lists_every_run_with_its_cost_and_starts_none(tmp_path: Path) ->
     assert not list(tmp_path.rglob("*"))
 
 
+def test_a_plan_of_runs_on_this_machine_prices_nothing(tmp_path: Path) -> None:
+    done = launch(tmp_path, "+experiment=rods_tiny", "seed=1,2", "-m", "launch.mode=plan")
+    lines = done.stdout.splitlines()
+    assert next(line for line in lines if "seed=2" in line).split()[-4:] == ["local", "0", "–", "–"]
+    assert lines[-1].startswith("2 runs: nothing is allocated. Nothing was started")
+
+
 def test_one_bad_point_refuses_all_before_anything_is_started(tmp_path: Path) -> None:
     done = launch(tmp_path, "-m", "+experiment=rods_tiny", "training.group_size=8,1", "seed=1,2")
     assert done.returncode == 2
