@@ -31,6 +31,18 @@ def planned_epochs(config: Config) -> int:
     return sum(stage.epochs for stage in stages) if stages else config.training.epochs
 
 
+def steps_vary(config: Config) -> bool:
+    """Whether how many steps the run has depends on what happens in it: an epoch is as long as its pool."""
+    training, buffer = config.training, config.buffer
+    pool_changes = config.synthesis.enabled and buffer.capacity > 0
+    return (
+        pool_changes
+        or bool(training.stages)
+        or training.trajectories is not None
+        or buffer.sampling != "once"
+    )
+
+
 def within(config: Config, stage: StageConfig) -> Config:
     """The run's settings during `stage`."""
     limit = stage.max_episode_tokens

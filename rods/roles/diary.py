@@ -10,6 +10,7 @@ from typing import Any
 
 from launchers.resources import TRAIN
 from rods.exchange.pressure import say
+from rods.watch.steps import total_text
 
 # The other phases come at every step, whose line says all.
 _PHASES = {
@@ -70,6 +71,7 @@ def _sentence(record: dict[str, Any]) -> str:
 
 
 def _step(record: dict[str, Any]) -> str:
-    parts = [f"step {record['step']} of {record['steps_total']}", f"epoch {record['epoch']}"]
+    total = total_text(record["step"], record["steps_total"], record.get("steps_estimated", False))
+    parts = [f"step {record['step']} of {total}", f"epoch {record['epoch']}"]
     parts += [f"{name} {record[key]:{form}}" for name, key, form in _FIGURES if key in record]
     return ", ".join([*parts, f"{record['seconds']:.1f} s"])

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 from rods.config import Config
-from rods.config.stages import planned_epochs
+from rods.config.stages import planned_epochs, steps_vary
 from rods.curriculum import boundary, pool, retirement
 from rods.curriculum.events import (
     EpochFinished,
@@ -271,6 +271,7 @@ class Loop:
             "time": time.time(),
             "engine": self._stepper.engine_name,
             "steps_total": self._steps_total(),
+            "steps_estimated": steps_vary(self._config),
             "epochs_total": planned_epochs(self._config),
             **self._course.figures,
             **result.metrics,
@@ -280,7 +281,8 @@ class Loop:
         }
 
     def _steps_total(self) -> int:
-        """An estimate: later epochs as long as the pool is now."""
+        """Later epochs are taken to be as long as the pool is now."""
         size = self._config.training.tasks_per_step
         per_epoch = ceil(pool.active_count(self._ledger.state) / size)
-        return self._step + ceil(len(self._remaining) / size) + self._course.epochs_left * per_epoch
+        left = ceil(len(self._remaining) / size) + self._course.epochs_left * per_epoch
+        return self._step + int(min(left, self._course.steps_paid))

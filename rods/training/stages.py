@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, inf
 
 from rods.config import Config
 from rods.config.stages import StageConfig, within
@@ -71,6 +71,14 @@ class Course:
         if training.trajectories is None:
             return list(tasks)
         return list(tasks[: training.trajectories // training.group_size - self.trained])
+
+    @property
+    def steps_paid(self) -> float:
+        """Whole steps that `training.trajectories` still has rollouts for; without it no end of them."""
+        training = self._config.training
+        if training.trajectories is None:
+            return inf
+        return ceil((training.trajectories // training.group_size - self.trained) / training.tasks_per_step)
 
     @property
     def stage_over(self) -> bool:

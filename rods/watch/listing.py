@@ -30,6 +30,7 @@ class Line:
         jobs: Slurm's ids of its jobs that are not over, or of which it does not answer.
         gpu_hours: used so far; None where it cannot be told.
         trouble: what of it cannot be read, "" for nothing.
+        steps_estimated: whether `steps_total` may change.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Line:
     gpu_hours: float | None = None
     sentence: str = ""
     trouble: str = ""
+    steps_estimated: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -92,6 +94,7 @@ def _of_state(state: RunState, made: float, gpu_hours: float | None) -> Line:
         attempt=state.attempt,
         step=state.step,
         steps_total=state.steps_total,
+        steps_estimated=state.steps_estimated,
         reward=state.reward,
         age_s=max(0.0, time.time() - made),
         jobs=tuple(job.job_id for job in state.jobs if _is_open(job)),

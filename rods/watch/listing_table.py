@@ -9,6 +9,7 @@ from rich.text import Text
 
 from rods.watch.listing import Line
 from rods.watch.render import STYLES, duration, hours
+from rods.watch.steps import total_text
 
 _GAP = 2  # blanks between columns
 _RUN = "run"
@@ -48,10 +49,11 @@ def _width(rows: Sequence[dict[str, Text]], name: str) -> int:
 
 
 def _cells(line: Line) -> dict[str, Text]:
+    total = total_text(line.step, line.steps_total, line.steps_estimated)
     cells = {
         _RUN: line.name,
         "try": str(line.attempt),
-        "step": "–" if line.step is None else f"{line.step}/{line.steps_total or '?'}",
+        "step": "–" if line.step is None else f"{line.step}/{total or '?'}",
         "reward": "–" if line.reward is None else f"{line.reward:.3f}",
         "age": _age(line.age_s),
         "jobs": " ".join(line.jobs) or "–",

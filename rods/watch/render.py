@@ -14,6 +14,7 @@ from launchers.cost import Cost
 from launchers.states import Phase
 from rods.watch.jobs import JobState, Part, deciding
 from rods.watch.state import RunState, newest_evaluations
+from rods.watch.steps import total_text
 
 WIDTH = 90
 _NARROWEST = 60
@@ -38,7 +39,7 @@ def line(state: RunState) -> str:
         return f"[rods] {state.status} | {_roles(state) or 'no role has started'}"
     parts = [
         f"epoch {state.epoch}/{state.epochs_total or '?'}",
-        f"step {state.step}/{state.steps_total or '?'}",
+        f"step {state.step}/{_total(state) or '?'}",
         f"reward {_number(state.reward)}",
         f"zones {_zones(state)}",
         f"pool {_pool(state)}",
@@ -93,7 +94,7 @@ def hours(value: float) -> str:
 
 
 def _rows(state: RunState) -> list[tuple[str, str]]:
-    steps = f"{_or_dash(state.step)} of {_or_dash(state.steps_total)}"
+    steps = f"{_or_dash(state.step)} of {_total(state) or '–'}"
     rows = [
         ("epoch", f"{_or_dash(state.epoch)} of {_or_dash(state.epochs_total)}"),
         ("step", f"{steps}   {_pace(state)}" if state.goes_on else steps),
@@ -107,6 +108,10 @@ def _rows(state: RunState) -> list[tuple[str, str]]:
     return rows + [
         (_SPLITS.get(split, split), _evaluation(mode, line)) for (split, mode), line in newest.items()
     ]
+
+
+def _total(state: RunState) -> str:
+    return total_text(state.step, state.steps_total, state.steps_estimated)
 
 
 def _pace(state: RunState) -> str:

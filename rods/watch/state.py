@@ -33,6 +33,7 @@ class RunState:
     Attributes:
         status: "waiting" (no attempt yet, or a job in Slurm's queue), "running", "finished", "stopped", "failed"
             or "interrupted"; "damaged" when what says so cannot be read.
+        steps_total: of the whole run; `steps_estimated`: what happens until then may change it.
         reward: mean reward of the last step's rollouts.
         zones: tasks of the last step by zone: hard, boundary, mastered.
         pool: tasks: active, seeds, variants, waiting for the next epoch.
@@ -55,6 +56,7 @@ class RunState:
     epochs_total: int | None = None
     step: int | None = None
     steps_total: int | None = None
+    steps_estimated: bool = False
     reward: float | None = None
     zones: dict[str, int] = field(default_factory=dict)
     pool: dict[str, int] = field(default_factory=dict)
@@ -163,6 +165,7 @@ def _figures(lines: _Lines) -> dict[str, Any]:
     reward = last.get("reward_mean")
     return {
         **{name: _count(last.get(name)) for name in ("epoch", "epochs_total", "step", "steps_total")},
+        "steps_estimated": bool(last.get("steps_estimated")),
         "reward": None if reward is None else float(reward),
         "zones": {zone: int(last.get("zones", {}).get(zone, 0)) for zone in _ZONES} if last else {},
         "pool": {name: int(pool[key]) for name, key in _POOL.items() if key in pool},

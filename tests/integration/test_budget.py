@@ -30,12 +30,14 @@ class Stopping:
 
     def __init__(self, steps: int | None) -> None:
         self._left = steps
+        self.totals: list[int] = []
 
     def beat(self, phase: str, **info: Any) -> None:
         """Nobody looks."""
 
     def log(self, record: dict[str, Any]) -> None:
-        """Nobody reads."""
+        """Note the total of steps that it tells."""
+        self.totals += [record["steps_total"]] if "steps_total" in record else []
 
     def keep(self, step: int, groups: Sequence[Any]) -> None:
         """One step less."""
@@ -53,17 +55,26 @@ def configured(**training: Any) -> Config:
 
 def play(folder: Path, config: Config, steps_an_attempt: int | None = None) -> list[dict[str, Any]]:
     """The run in this process, without a synthesis job, attempt after attempt: its deeds."""
+    return play_watched(folder, config, steps_an_attempt)[0]
+
+
+def play_watched(
+    folder: Path, config: Config, steps_an_attempt: int | None = None
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Deeds, and the totals of steps that were told on the way."""
     run = RunDir.create(folder, "budget", config_hash(config))
-    tasks = task_sources.load(config.tasks)
+    tasks, totals = task_sources.load(config.tasks), list[int]()
     for attempt in range(1, 50):
         run.attempt_dir(attempt).mkdir(parents=True, exist_ok=True)
         watcher = Stopping(steps_an_attempt)
         parts = assemble(run, attempt, config, tasks, ChainPolicy(config), watcher)  # type: ignore[arg-type]
         finished = Loop(parts).run()
         parts.ledger.close()
+        totals += watcher.totals
         if finished:
             break
-    return [record for record in history(run.journal_dir, "train") if record["name"] != "run_started"]
+    deeds = [record for record in history(run.journal_dir, "train") if record["name"] != "run_started"]
+    return deeds, totals
 
 
 def groups(deeds: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -94,6 +105,15 @@ def test_epochs_end_a_run_that_has_trajectories_left(tmp_path: Path) -> None:
 def test_a_run_stopped_every_few_steps_ends_at_the_same_rollout(tmp_path: Path, steps: int) -> None:
     config = configured(epochs=9, trajectories=23 * configured().training.group_size)
     assert play(tmp_path / "stopped", config, steps) == play(tmp_path / "straight", config)
+
+
+@pytest.mark.parametrize("steps", [None, 1])
+def test_the_total_that_is_told_ends_with_the_trajectories(tmp_path: Path, steps: int | None) -> None:
+    plain = configured(epochs=9)
+    step = plain.training.group_size * plain.training.tasks_per_step
+    deeds, totals = play_watched(tmp_path, configured(epochs=9, trajectories=2 * step), steps)
+    assert len(totals) == groups(deeds)[-1]["step"]
+    assert set(totals) == {2}
 
 
 def test_the_plan_ends_with_the_trajectories() -> None:

@@ -10,7 +10,7 @@ import pytest
 from rods.config import Config, ConfigError, from_mapping, validate
 from rods.config.checks import Problem
 from rods.config.rules import stages as rules
-from rods.config.stages import StageConfig, planned_epochs, within
+from rods.config.stages import StageConfig, planned_epochs, steps_vary, within
 
 GOOD: dict[str, Any] = {
     "tasks": {"train_count": 48, "heldout_count": 48},
@@ -90,3 +90,20 @@ def test_stages_replace_the_runs_epochs() -> None:
     assert planned_epochs(from_mapping({"training": {"epochs": 4}})) == 4
     two = staged({"name": "a", "epochs": 1}, {"name": "b", "epochs": 2}, epochs=9)
     assert planned_epochs(from_mapping(two)) == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "vary"),
+    [
+        ({"synthesis": {"enabled": False}}, False),
+        ({"buffer": {"capacity": 0}}, False),
+        ({}, True),
+        ({"buffer": {"capacity": 0}, "training": {"trajectories": 800}}, True),
+        ({"synthesis": {"enabled": False}, "training": {"stages": [{"name": "a"}]}}, True),
+        ({"synthesis": {"enabled": False}, "buffer": {"sampling": "prioritised"}}, True),
+    ],
+)
+def test_the_steps_of_a_run_are_known_where_nothing_changes_its_pool(
+    data: dict[str, Any], vary: bool
+) -> None:
+    assert steps_vary(from_mapping(data)) is vary

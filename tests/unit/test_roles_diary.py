@@ -39,6 +39,14 @@ def test_a_step_an_evaluation_and_an_epoch_are_a_line_each(capsys: pytest.Captur
     ]
 
 
+def test_a_total_that_may_change_is_not_told_as_one_that_will_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for step in (3, 5):
+        Diary().record({**STEP, "step": step, "steps_estimated": True})
+    assert [line.split(",")[0] for line in said(capsys)] == ["step 3 of ~5", "step 5 of 5"]
+
+
 def test_a_step_tells_what_shows_that_something_goes_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     Diary().record({**STEP, **UPDATE, "generated_tokens_per_second": 2184.1})
     assert said(capsys) == [

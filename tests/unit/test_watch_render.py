@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from slurm_answers import FakeSlurm
-from watch_examples import make_run, submitted
+from watch_examples import STEP, make_run, submitted
 
 from launchers.scheduler import Scheduler
 from rods.exchange import stop
+from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
+from rods.watch.listing import list_runs
+from rods.watch.listing_table import table
 from rods.watch.render import line, panel
 from rods.watch.state import RunState, read_state
 
@@ -50,6 +53,20 @@ def test_the_panel_fits_the_terminal_and_loses_nothing(tmp_path: Path, width: in
         "0.500 greedy",
     ):
         assert part in text
+
+
+def test_a_total_that_may_change_is_marked_wherever_it_is_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    MetricsWriter(run.metrics / "train.jsonl").write(
+        {**STEP, "step": 9, "time": 1090.0, "steps_estimated": True}
+    )
+    state = read_state(run)
+    assert "9 of ~20" in drawn(state, 80)
+    assert "step 9/~20 |" in line(state)
+    (listed,) = list_runs(run.path.parent, slurm())
+    console = Console(record=True, width=100, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(table([listed], 100))
+    assert "9/~20" in console.export_text()
 
 
 def test_a_run_that_has_ended_has_no_pace(tmp_path: Path) -> None:
