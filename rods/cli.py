@@ -39,39 +39,32 @@ from rods.commands import (
 )
 from rods.errors import RodsError
 
+_LOOK, _ACT, _RESULTS, _BESIDE = "Look at runs", "Act on runs", "Results", "Before a run, and without one"
 app = typer.Typer(
     name="rods",
-    help="Look at RODS runs, and act on them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # else the line breaks of the docstrings are kept
 )
 tasks_app = typer.Typer(name="tasks", help="Look at seed tasks.", no_args_is_help=True)
-for _command in (
-    ls.ls,
-    status.status,
-    logs.logs,
-    events.events,
-    cancel.cancel,
-    resume.resume,
-    scale.scale,
-    cost.cost,
-    report.report,
-    wandb.wandb_sync,
-    wandb.wandb_report,
-    variants.variants,
-    fsck.fsck,
-    doctor.doctor,
-    estimate.estimate,
-    evaluate.evaluate,
-    benchmark.benchmark,
-    synthesize.synthesize,
-    clean.clean,
-):
-    app.command()(_command)
-app.command(context_settings=warmstart.CONTEXT)(warmstart.warmstart)
+for _panel, _commands in {
+    _LOOK: (ls.ls, status.status, logs.logs, events.events, cost.cost, fsck.fsck),
+    _ACT: (resume.resume, cancel.cancel, scale.scale, clean.clean),
+    _RESULTS: (
+        report.report,
+        variants.variants,
+        evaluate.evaluate,
+        benchmark.benchmark,
+        wandb.wandb_sync,
+        wandb.wandb_report,
+    ),
+    _BESIDE: (doctor.doctor, estimate.estimate, synthesize.synthesize),
+}.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+app.command(rich_help_panel=_BESIDE, context_settings=warmstart.CONTEXT)(warmstart.warmstart)
 tasks_app.command()(tasks.audit)
-app.add_typer(tasks_app)
+app.add_typer(tasks_app, rich_help_panel=_BESIDE)
 
 
 def main() -> None:
@@ -96,7 +89,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print it.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, metavar="", help="Print the version."
+        ),
     ] = False,
 ) -> None:
-    """Look at RODS runs, and act on them."""
+    """Look at RODS runs, and act on them. `python launch.py +experiment=rods_tiny` starts one."""

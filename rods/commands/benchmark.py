@@ -35,7 +35,10 @@ def benchmark(
 ) -> None:
     """Run BFCL V4, τ²-bench or ACEBench as published, in its own environment, and read its scores.
 
-    The key of a running server is taken from VLLM_API_KEY.
+    The key of a running server is taken from VLLM_API_KEY. The result is printed, and kept as rods_SUITE.json in the
+    folder.
+
+    Example: rods benchmark tau2_retail runs/NAME/policy --environment ENV/bin/python --folder tau2-bench --user MODEL
     """
     from rods.roles.benchmark import Order, benchmark
 

@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import RunArgument, find_run
+from rods.commands.common import RunArgument, find_run, flag
 
 _WAIT_S, _NOW_WAIT_S = 600.0, 60.0
 
 
 def cancel(
     run: RunArgument,
-    now: Annotated[bool, typer.Option("--now", help="At once, without a checkpoint first.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    now: Annotated[bool, flag("--now", help="At once, without a checkpoint first.")] = False,
+    yes: Annotated[bool, flag("--yes", help="Do not ask.")] = False,
     wait: Annotated[
         float | None,
         typer.Option(min=0, help="Seconds to wait for the end; default: 600, with --now 60. 0: do not wait."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print what was done as JSON.")] = False,
 ) -> None:
     """End a run: the roles save their state and end, and its jobs leave the queue; `rods resume` goes on later.
 

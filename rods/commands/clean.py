@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import RUNS
+from rods.commands.common import RUNS, flag
 
 
 def clean(
@@ -20,13 +20,11 @@ def clean(
         float | None, typer.Option("--older", min=0, help="Not written to for so many days.")
     ] = None,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Also stopped and interrupted runs, which could be resumed.")
+        bool, flag("--unfinished", help="Also stopped and interrupted runs, which could be resumed.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print what was (would be) removed as JSON.")
-    ] = False,
+    yes: Annotated[bool, flag("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", help="Only say what would be removed.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print what was (would be) removed as JSON.")] = False,
 ) -> None:
     """Remove finished and failed runs: those named, or all that were not written to for --older days.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,11 @@ POLL_S = 1.0  # between two looks at a run that is followed
 RUNS = Path("runs")
 _RUN_HELP = "A run directory, the name of one under ./runs or its beginning, or 'latest' (the newest there)."
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=_RUN_HELP)]
+
+
+def flag(*names: str, help: str) -> Any:
+    """An option that takes no value. Typer would show <bool> beside it, as if it took one."""
+    return typer.Option(*names, metavar="", help=help)
 
 
 class UsageError(RodsError):

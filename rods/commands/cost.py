@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import LATEST, find_run, reading
+from rods.commands.common import LATEST, find_run, flag, reading
 
 
 def cost(
@@ -17,7 +17,7 @@ def cost(
             metavar="[RUN]...", help="Run directories, names under ./runs, or 'latest' (the default)."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the accounts as JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print the accounts as JSON.")] = False,
 ) -> None:
     """What runs cost in GPU-hours: planned, used, lost to restarts; training beside synthesis, as the paper counts.
 

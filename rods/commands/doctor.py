@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import UsageError
+from rods.commands.common import UsageError, flag
 
 
 def doctor(
@@ -22,12 +22,12 @@ def doctor(
         Path | None, typer.Option("--dir", help="Probe this directory; default: ./runs and the installation.")
     ] = None,
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="Look at Slurm, for what the configuration asks of it.")
+        bool, flag("--cluster", help="Look at Slurm, for what the configuration asks of it.")
     ] = False,
     probe: Annotated[
-        bool, typer.Option("--probe", help="With --cluster: run one task on a compute node, by srun.")
+        bool, flag("--probe", help="With --cluster: run one task on a compute node, by srun.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Probe a directory's file system and the installation, or a cluster; exit 1 when a run would not be safe there.
 

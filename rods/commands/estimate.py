@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from rods.commands.common import flag
+
 
 def estimate(
     overrides: Annotated[
@@ -22,7 +24,7 @@ def estimate(
     sampled: Annotated[
         int | None, typer.Option(min=1, help="Of these, tokens of the policy. Default: a third.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the estimate as JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print the estimate as JSON.")] = False,
 ) -> None:
     """Memory of a GPU, time of a step and GPU-hours of a run, before it is started; exit 1 when it does not fit.
 

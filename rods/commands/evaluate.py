@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rods.commands.common import LATEST, find_run
+from rods.commands.common import LATEST, find_run, flag
 
 
 def evaluate(
@@ -29,12 +29,16 @@ def evaluate(
     suite: Annotated[str, typer.Option(help="bfcl_v3 or scripted.")] = "bfcl_v3",
     split: Annotated[str, typer.Option(help="heldout, validation or train.")] = "heldout",
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the result; begun before, it is gone on with.")
+        Path | None,
+        typer.Option(
+            help="Folder of the result; default: in evaluations/ of the run, or here. Begun before, it is gone on "
+            "with."
+        ),
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="Another evaluation's result, to compare with.")
+        Path | None, typer.Option(help="result.json of another evaluation, to compare with.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Score a policy with the official checker's verdicts, every trajectory kept; killed, the same command goes on.
 

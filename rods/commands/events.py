@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rods.commands.common import LATEST, POLL_S, RunArgument, UsageError, find_run
+from rods.commands.common import LATEST, POLL_S, RunArgument, UsageError, find_run, flag
 
 if TYPE_CHECKING:
     from rods.exchange.tail import JournalTail, Torn
@@ -21,14 +21,16 @@ _LONGEST = 400  # characters of a collection; --json shows all
 
 def events(
     run: RunArgument = LATEST,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing what is added.")] = False,
+    follow: Annotated[bool, flag("-f", "--follow", help="Keep printing what is added.")] = False,
     name: Annotated[list[str] | None, typer.Option(help="Only events of this name; repeatable.")] = None,
     lines: Annotated[
         int | None, typer.Option("-n", "--lines", min=0, help="Only the last N, then with -f what is added.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, flag("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Print what happened in a run: the events of its journal that count, in order.
+    """Print what happened in a run, decision by decision: groups observed, seeds, variants, retirements, evaluations.
+
+    These are the events of the trainer's journal, without those that a later attempt took back.
 
     Examples:
 

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import LATEST, RunArgument, find_run
+from rods.commands.common import LATEST, RunArgument, find_run, flag
 
 
 def fsck(
     run: RunArgument = LATEST,
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what is safe; nothing is deleted.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    repair: Annotated[bool, flag("--repair", help="Mend what is safe; nothing is deleted.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Check a run directory against its journal; exit 1 when something is not right.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rods.commands.common import LATEST, POLL_S, RunArgument, UsageError, find_run
+from rods.commands.common import LATEST, POLL_S, RunArgument, UsageError, find_run, flag
 
 if TYPE_CHECKING:
     from rods.exchange.rundir import RunDir
@@ -21,15 +21,15 @@ def logs(
     role: Annotated[
         str, typer.Argument(help="train, synthesis, synthesis-1, supervisor, server, slurm")
     ] = "train",
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing what is added.")] = False,
+    follow: Annotated[bool, flag("-f", "--follow", help="Keep printing what is added.")] = False,
     attempt: Annotated[
         int | None, typer.Option(min=1, help="Of this start; default: of the newest that has such a log.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Of all attempts, oldest first.")] = False,
+    every: Annotated[bool, flag("--all", help="Of all attempts, oldest first.")] = False,
     lines: Annotated[
         int | None, typer.Option("-n", "--lines", min=0, help="Only the last N of each file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, flag("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print a role's output and error output.
 

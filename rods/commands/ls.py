@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import RUNS, UsageError
+from rods.commands.common import RUNS, UsageError, flag
 
 
 def ls(
     runs: Annotated[Path, typer.Option("--runs", help="The folder that the runs lie in.")] = RUNS,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List all runs, the newest last: state, attempt, step, reward, age, jobs that are not over, GPU-hours.
 

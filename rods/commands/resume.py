@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import LATEST, RunArgument, find_run
+from rods.commands.common import LATEST, RunArgument, find_run, flag
 
 
 def resume(
@@ -22,9 +22,7 @@ def resume(
     ] = None,
     as_json: Annotated[
         bool,
-        typer.Option(
-            "--json", help="Print run, attempt and jobs as JSON; the rest goes to the error output."
-        ),
+        flag("--json", help="Print run, attempt and jobs as JSON; the rest goes to the error output."),
     ] = False,
 ) -> None:
     """Go on with a run from its newest checkpoint, as it was frozen; works from any folder.

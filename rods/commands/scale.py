@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import LATEST, RunArgument, find_run
+from rods.commands.common import LATEST, RunArgument, find_run, flag
 
 
 def scale(
     run: RunArgument = LATEST,
     daemons: Annotated[int, typer.Option("--daemons", "-n", help="How many more, one node each.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the submitted jobs as JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print the submitted jobs as JSON.")] = False,
 ) -> None:
     """Submit more synthesis daemons for a running experiment on Slurm, each as a job of its own.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rods.commands.common import DAMAGED, LATEST, POLL_S, RunArgument, find_run
+from rods.commands.common import DAMAGED, LATEST, POLL_S, RunArgument, find_run, flag
 from rods.errors import RodsError
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ _SPENT_EVERY_S = 30.0
 
 def status(
     run: RunArgument = LATEST,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the state as JSON.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep looking until the run ends.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print the state as JSON.")] = False,
+    watch: Annotated[bool, flag("--watch", help="Keep looking until the run ends.")] = False,
 ) -> None:
     """What a run is doing: jobs, attempts, step, reward, zones, queues, pace, evaluations, GPU-hours.
 

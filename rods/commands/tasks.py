@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from rods.commands.common import flag
+
 
 def audit(
     source: Annotated[str, typer.Option(help="Where the tasks come from: bfcl or scripted.")] = "bfcl",
     count: Annotated[int | None, typer.Option(help="Training tasks of a scripted source.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, flag("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """List ground truth that no policy could produce: arguments that nothing it can see leads to.
 

@@ -7,18 +7,16 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import LATEST, RunArgument, find_run, reading
+from rods.commands.common import LATEST, RunArgument, find_run, flag, reading
 
 
 def variants(
     run: RunArgument = LATEST,
-    rejected: Annotated[bool, typer.Option("--rejected", help="Only what was rejected.")] = False,
+    rejected: Annotated[bool, flag("--rejected", help="Only what was rejected.")] = False,
     task_type: Annotated[str, typer.Option("--type", help="Only this task type.")] = "",
     seed: Annotated[str, typer.Option(help="Only of this task, or of this root.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-    html: Annotated[
-        bool, typer.Option("--html", help="Write report/variants.html, print where it is.")
-    ] = False,
+    as_json: Annotated[bool, flag("--json", help="One JSON object a line.")] = False,
+    html: Annotated[bool, flag("--html", help="Write report/variants.html, print where it is.")] = False,
 ) -> None:
     """List what synthesis made in a run, or in the folder of a static dataset: accepted and rejected, with reasons.
 

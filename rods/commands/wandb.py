@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import LATEST, RunArgument, find_run, reading
+from rods.commands.common import LATEST, RunArgument, find_run, flag, reading
 
 
 def wandb_sync(
     run: RunArgument = LATEST,
     upload: Annotated[
-        bool, typer.Option(help="Send it; without, only the copy in the run directory is made.")
+        bool, flag(help="Send it; without, only the copy in the run directory is made.")
     ] = True,
 ) -> None:
     """Copy what no role could track (synthesis metrics, tables, artifacts); upload all that was tracked offline.

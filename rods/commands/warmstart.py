@@ -9,7 +9,7 @@ CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_optio
 
 
 def warmstart(context: typer.Context) -> None:
-    """Make the shipped tiny policy again; `rods warmstart --help` lists the options."""
+    """Train the shipped tiny policy from scratch (about 14 minutes on one core); its own --help has the options."""
     from rods.warmstart.command import warmstart as command
 
     standalone = typer.Typer(name="rods warmstart", add_completion=False, pretty_exceptions_enable=False)

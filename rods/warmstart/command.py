@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from rods.warmstart import card
 from rods.warmstart.evaluation import Evaluation, evaluate
 from rods.warmstart.recipe import TOKENS, run
 
 
-def warmstart(out: Path, tokens: int = TOKENS, seed: int = 0, threads: int = 1) -> None:
+def warmstart(
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Folder of the checkpoint; files in it are replaced.")
+    ],
+    tokens: Annotated[int, typer.Option(help="To train on.")] = TOKENS,
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+) -> None:
     """Train the tiny policy from scratch into the folder OUT, evaluate it and write its card.
 
-    Progress goes to standard output.
-
-    Args:
-        out: folder for the checkpoint; made if missing, files in it are replaced.
-        tokens: budget of the training.
-        seed: of everything random.
-        threads: CPU threads.
+    Progress goes to standard output. Example: rods warmstart data/start
     """
     records: list[dict[str, Any]] = []
 

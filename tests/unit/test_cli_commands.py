@@ -8,9 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 from watch_examples import make_run
 
@@ -149,6 +152,29 @@ def test_looking_at_runs_imports_nothing_heavy(tmp_path: Path, arguments: list[s
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def _commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*path, name))
+
+
+def test_every_command_says_what_it_and_each_of_its_settings_is_for() -> None:
+    silent = []
+    for path, command in _commands(typer.main.get_command(app)):
+        silent += [] if command.help else [" ".join(path)]
+        silent += [f"{' '.join(path)} {each.name}" for each in command.params if not each.help]
+    assert silent == []
+
+
+def test_a_flag_is_not_shown_as_if_it_took_a_value() -> None:
+    for path, command in _commands(typer.main.get_command(app)):
+        flags = [each for each in command.params if getattr(each, "is_flag", False) and each.name != "help"]
+        shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "200"}).stdout
+        assert shown.count("<bool>") <= 1, path  # of --help, which is typer's own
+        assert all(f"--{each.opts[-1].lstrip('-')}" in shown for each in flags), path
 
 
 @pytest.fixture
