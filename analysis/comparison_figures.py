@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.comparisons import Against, rank
 from analysis.figures import BLUE, ORANGE, legend_below, new_axes
 from analysis.seeds import summary
-from analysis.study_figures import COLOURS, LINES, plain
+from analysis.study_figures import COLOURS, LINES, plain, rows_high
 
 
 def ablations(rows: Sequence[Against]) -> Figure | None:
@@ -37,10 +37,11 @@ def ablations(rows: Sequence[Against]) -> Figure | None:
             axes.plot(row.paper, place, color=ORANGE, marker="D", linestyle="", label=_once("paper", place))
     axes.axvline(0, color="black", linewidth=0.8)
     axes.xaxis.set_major_locator(MaxNLocator())
-    axes.set_yticks(range(len(shown)), [plain(row.system.ablation or row.system.name) for row in shown])
+    names = _names(shown)
+    axes.set_yticks(range(len(shown)), names)
     axes.margins(y=0.3)
     axes.invert_yaxis()
-    figure.set_size_inches(7.2, 1.8 + 0.42 * len(shown))
+    figure.set_size_inches(7.2, 1.8 + 0.42 * rows_high(names))
     legend_below(figure, axes)
     return figure
 
@@ -66,6 +67,13 @@ def capacity(curves: Mapping[str, Mapping[int, Mapping[int, float]]]) -> Figure 
         )
     legend_below(figure, axes)
     return figure
+
+
+def _names(rows: Sequence[Against]) -> list[str]:
+    """The ablation's name where it is enough, else the system's."""
+    ablations = [row.system.ablation for row in rows]
+    alone = len(set(ablations)) == len(ablations) and all(ablations)
+    return ablations if alone else [plain(row.system.name) for row in rows]
 
 
 def _once(label: str, place: int) -> str | None:

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from analysis import scores
+from analysis import scores, system_names
 from analysis.paper import Paper, Row
 from analysis.scores import ACCURACY, OFFICIAL, REWARD, Score
 from analysis.seeds import MIN_SEEDS, Paired, Summary, paired, summary
-from analysis.systems import System, differing
+from analysis.systems import System, differing, settings
 from rods.evaluation.statistics import Interval, paired_bootstrap, wilson
 
 OVERALL = "overall"
+_CAPACITY = "buffer.capacity"
 PREFERRED = (OFFICIAL, *REWARD.values(), *ACCURACY.values())
 
 
@@ -36,12 +37,17 @@ class Scored:
             return {seed: score.value for seed, score in own.items()}
         return {seed: score.by_type[part] for seed, score in own.items() if part in score.by_type}
 
+    def tasks(self, measure: str) -> frozenset[str]:
+        """The tasks that any of the runs was scored on."""
+        return frozenset(task for score in self.scores.get(measure, {}).values() for task in score.tasks)
+
 
 @dataclass(frozen=True)
 class BesidePaper:
     """One figure of the paper's tables, in per cent.
 
     Attributes:
+        tasks: how many there are, of all runs together.
         ours, low, high: mean over seeds, and its 95% interval: Student's, for a single run Wilson's over tasks.
         theirs: the paper's one figure, which is taken as it is: it has no interval of its own. None: not in it.
     """
@@ -49,6 +55,7 @@ class BesidePaper:
     system: str
     part: str
     seeds: int
+    tasks: int
     ours: float
     low: float
     high: float
@@ -68,7 +75,8 @@ class Against:
 
     Attributes:
         paired: over common seeds; None without one.
-        by_task: interval of the difference over tasks, averaged over seeds first; None without a common task.
+        tasks: how many both were scored on.
+        by_task: interval of the difference over those, averaged over seeds first; None without any.
         paper: the paper's difference in the measure's unit; None where its tables do not have both.
     """
 
@@ -76,6 +84,7 @@ class Against:
     reference: System
     measure: str
     paired: Paired | None
+    tasks: int
     by_task: Interval | None
     paper: float | None
 
@@ -142,14 +151,13 @@ def ablations(all_: Sequence[Scored], paper: Paper) -> list[Against]:
 
 def capacities(all_: Sequence[Scored]) -> dict[str, dict[int, dict[int, float]]]:
     """Scores by system without its capacity, then by P_max, then by seed; where at least two P_max were run."""
-    found: dict[str, dict[int, dict[int, float]]] = defaultdict(dict)
+    found: dict[tuple[tuple[str, str], ...], list[Scored]] = defaultdict(list)
     for each in all_:
-        measure = min(each.scores, key=rank, default=None)
-        if measure is not None:
-            name = " + ".join(filter(None, (each.system.experiment, each.system.ablation)))
-            capacity = int(each.system.config["buffer"]["capacity"])
-            found[f"{name}: {measure}"].setdefault(capacity, {}).update(each.values(measure))
-    return {name: dict(sorted(curve.items())) for name, curve in found.items() if len(curve) > 1}
+        others = {key: value for key, value in settings(each.system.config).items() if key != _CAPACITY}
+        found[tuple(others.items())].append(each)
+    swept = {own: curve for own, curve in found.items() if len(curve) > 1 and all(x.scores for x in curve)}
+    names = system_names.names([dict(own) for own in swept])
+    return dict(_curve(name, curve) for name, curve in zip(names, swept.values(), strict=True))
 
 
 def rank(measure: str) -> tuple[int, str]:
@@ -165,6 +173,13 @@ def _scored(system: System) -> Scored:
     return Scored(system, dict(found))
 
 
+def _curve(name: str, systems: Sequence[Scored]) -> tuple[str, dict[int, dict[int, float]]]:
+    """Name with measure, and scores by capacity and seed, of systems that differ in their capacity only."""
+    measure = min(set.intersection(*(set(each.scores) for each in systems)), key=rank)
+    points = {int(each.system.config["buffer"]["capacity"]): each.values(measure) for each in systems}
+    return f"{name}: {measure}", dict(sorted(points.items()))
+
+
 def _published(system: System, paper: Paper) -> Row | None:
     """The paper's row of a system; of a model that was only evaluated, that of the model before training."""
     only = system.config.get("evaluation", {})
@@ -176,15 +191,19 @@ def _published(system: System, paper: Paper) -> Row | None:
 def _beside(scored: Scored, part: str, theirs: float | None) -> BesidePaper:
     values = list(scored.values(OFFICIAL, part).values())
     over_seeds = summary(values)
+    verdicts = {
+        task: passed
+        for each in scored.scores[OFFICIAL].values()
+        for task, passed in each.tasks.items()
+        if part in (OVERALL, each.types[task])
+    }
     if over_seeds.half is None:
-        (only,) = scored.scores[OFFICIAL].values()
-        verdicts = [passed for task, passed in only.tasks.items() if part in (OVERALL, only.types[task])]
-        interval = wilson(round(sum(verdicts)), len(verdicts))
+        interval = wilson(round(sum(verdicts.values())), len(verdicts))
     else:
         interval = Interval(over_seeds.mean - over_seeds.half, over_seeds.mean + over_seeds.half)
     name = scored.system.name
     low, high = 100 * interval.low, 100 * interval.high
-    return BesidePaper(name, part, over_seeds.count, 100 * over_seeds.mean, low, high, theirs)
+    return BesidePaper(name, part, over_seeds.count, len(verdicts), 100 * over_seeds.mean, low, high, theirs)
 
 
 def _compare(mine: Scored, reference: Scored, measure: str, paper: Paper) -> Against:
@@ -199,6 +218,7 @@ def _compare(mine: Scored, reference: Scored, measure: str, paper: Paper) -> Aga
         reference.system,
         measure,
         paired(mine.values(measure), reference.values(measure)),
+        len(mine.tasks(measure) & reference.tasks(measure)),
         _over_tasks(mine.scores[measure], reference.scores[measure]),
         published,
     )

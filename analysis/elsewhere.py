@@ -154,20 +154,23 @@ def _of_system(
         if not there:
             continue
         whole = len(there) == len(benchmark.suites)
-        part = benchmark.title if whole else f"{benchmark.title}: {', '.join(there)} only"
+        title = benchmark.title if whole else f"{benchmark.title}: {', '.join(there)} only"
         theirs = None if row is None or not whole else float(getattr(row, key))
         estimates = [estimate([own[suite].parts for suite in there], benchmark.trials) for own in policies]
-        found.append(_beside(name, part, estimates, theirs))
+        tasks = sum(part.count for suite in there for part in policies[0][suite].parts) // benchmark.trials
+        found.append(_beside(name, title, tasks, estimates, theirs))
     return found
 
 
-def _beside(name: str, part: str, estimates: Sequence[Estimate], theirs: float | None) -> BesidePaper:
+def _beside(
+    name: str, part: str, tasks: int, estimates: Sequence[Estimate], theirs: float | None
+) -> BesidePaper:
     over_seeds = summary([100 * each.value for each in estimates])
     if over_seeds.half is None:
         low, high = 100 * estimates[0].interval.low, 100 * estimates[0].interval.high
     else:
         low, high = over_seeds.mean - over_seeds.half, over_seeds.mean + over_seeds.half
-    return BesidePaper(name, part, over_seeds.count, over_seeds.mean, low, high, theirs)
+    return BesidePaper(name, part, over_seeds.count, tasks, over_seeds.mean, low, high, theirs)
 
 
 def _made_by(policy: str, system: System) -> bool:

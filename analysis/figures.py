@@ -149,8 +149,9 @@ def legend_below(figure: Figure, axes: Axes) -> None:
     """A legend under the plot, where it hides nothing; none where nothing has a label."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        columns = 1 if max(map(len, labels)) > _WIDE_LABEL else 2
-        columns = 3 if max(map(len, labels)) < _WIDE_LABEL // 2 else columns
+        widest = max(len(line) for label in labels for line in label.split("\n"))
+        columns = 1 if widest > _WIDE_LABEL else 2
+        columns = 3 if widest < _WIDE_LABEL // 2 else columns
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
 
 

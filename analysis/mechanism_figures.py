@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from analysis import mechanism, tables
 from analysis.figures import BLUE, GREY, ORANGE, ZONE_COLOURS, legend_below, new_axes
 from analysis.load import ZONES
-from analysis.study_figures import HATCHES, label, plain, styled
+from analysis.study_figures import HATCHES, label, plain, rows_high, styled
 from analysis.systems import System
 
 PAPER_RATIO = (2.0, 2.2)  # of reward variances, boundary over the other zones; arXiv 2606.19047
@@ -30,7 +30,8 @@ def new_variants(systems: Sequence[System]) -> Figure | None:
     found = [(system, means) for system in systems if (means := _first_means(system))]
     if not found:
         return None
-    figure, axes = _rows("r̄ when first trained on", len(found))
+    labels = [_inside(system, means) for system, means in found]
+    figure, axes = _rows("r̄ when first trained on", rows_high(labels))
     band = found[0][0].config["boundary"]
     axes.axvspan(band["alpha_low"], band["alpha_high"], color=GREY, alpha=0.15, label="boundary zone")
     for end, text in zip(PAPER_BAND, ("the paper's band", None), strict=True):
@@ -44,7 +45,7 @@ def new_variants(systems: Sequence[System]) -> Figure | None:
         flierprops={"marker": ".", "markersize": 3, "markeredgecolor": GREY},
         meanprops={"marker": "D", "markersize": 4, "markerfacecolor": BLUE, "markeredgecolor": BLUE},
         medianprops={"color": "black"},
-        tick_labels=[_inside(system, means) for system, means in found],
+        tick_labels=labels,
     )
     axes.invert_yaxis()
     axes.set_xlim(-0.02, 1.02)
@@ -58,12 +59,13 @@ def variance(systems: Sequence[System]) -> Figure | None:
     systems = [system for system in systems if any(run.groups for run in system.runs.values())]
     if not systems:
         return None
-    figure, axes = _rows("reward variance within a group", 1.6 * len(systems))
+    labels = [_ratio_label(system) for system in systems]
+    figure, axes = _rows("reward variance within a group", rows_high(labels, least=1.6))
     for place, zone in enumerate(ZONES):
         widths = [_zone_variance(system, zone) for system in systems]
         at = [index + (place - 1) * 0.27 for index in range(len(systems))]
         axes.barh(at, widths, height=0.25, color=ZONE_COLOURS[zone], hatch=HATCHES[place], label=zone)
-    axes.set_yticks(range(len(systems)), [_ratio_label(system) for system in systems])
+    axes.set_yticks(range(len(systems)), labels)
     axes.invert_yaxis()
     axes.xaxis.set_major_locator(MaxNLocator())
     low, high = PAPER_RATIO
@@ -77,7 +79,7 @@ def latency(systems: Sequence[System]) -> Figure | None:
     found = {plain(system.name): rows for system in systems if (rows := latencies(system))}
     if not found:
         return None
-    figure, axes = _rows("training steps, mean over variants", len(found))
+    figure, axes = _rows("training steps, mean over variants", rows_high(list(found)))
     left = [0.0] * len(found)
     for part, colour, hatch in zip(
         ("synthesis", "staging", "waiting"), (BLUE, GREY, ORANGE), HATCHES, strict=False

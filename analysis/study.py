@@ -21,6 +21,7 @@ from analysis import (
     elsewhere,
     mechanism,
     mechanism_figures,
+    mixtures,
     paper,
     study_figures,
     tables,
@@ -37,11 +38,12 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class StudyPaths:
-    """Where the study is."""
+    """Where the study is, and what a reader must know before believing it."""
 
     html: Path
     trajectories: Path
     plots: tuple[Path, ...]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def build(
     page, browser = folder / "study.html", folder / "trajectories.html"
     write_text(page, render(study, images))
     write_text(browser, trajectories.render(study.title, [*data, *references]))
-    return StudyPaths(page, browser, tuple(plots))
+    return StudyPaths(page, browser, tuple(plots), tuple(warnings(study)))
 
 
 def gather(
@@ -135,7 +137,14 @@ def render(study: Study, images: Sequence[Mapping[str, str]]) -> str:
         trajectories=True,
         warnings=warnings(study),
         measures=measures,
-        systems=[{"system": each.system, "summaries": comparisons.summaries(each)} for each in study.systems],
+        systems=[
+            {
+                "system": each.system,
+                "summaries": comparisons.summaries(each),
+                "tasks": {measure: len(each.tasks(measure)) for measure in each.scores},
+            }
+            for each in study.systems
+        ],
         main=comparisons.beside_paper(study.systems, tables_of_the_paper),
         elsewhere=elsewhere.rows(study.benchmarks, study.plain, tables_of_the_paper),
         source=tables_of_the_paper.source,
@@ -168,7 +177,7 @@ def warnings(study: Study) -> list[str]:
         told.append(
             f"Not finished: {', '.join(unfinished)}. Their last evaluation is not that of a trained policy."
         )
-    return told
+    return [*told, *mixtures.told(study.systems)]
 
 
 def _figures(study: Study) -> dict[str, tuple[str, Figure]]:

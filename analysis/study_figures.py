@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle, zip_longest
 from math import ceil
 from statistics import fmean
+from textwrap import wrap
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -19,14 +20,14 @@ from matplotlib.ticker import MaxNLocator
 from analysis import mechanism, tables
 from analysis.figures import BLUE, GREEN, GREY, ORANGE, RED, legend_below, new_axes, running
 from analysis.load import RunData, by_step
-from analysis.systems import System, shorten
+from analysis.systems import System
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#000000", "#999999")
 LINES = ("-", "--", "-.", ":")
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
 MODES = {"greedy": "greedy", "sampled": "temperature 1"}
 _MOST_PANELS = 8
-_MOST_NAME = 44  # characters
+_WIDEST_LABEL = 44  # characters of a line
 _ORIGINS: dict[str, dict[str, Any]] = {
     "seeds": {"color": BLUE, "label": "original seeds"},
     "variants": {"color": ORANGE, "hatch": "//", "label": "variants"},
@@ -93,8 +94,14 @@ def pool(systems: Sequence[System]) -> Figure | None:
 
 
 def plain(text: str) -> str:
-    """Text that leaves room for the plot, and that matplotlib does not take for a formula."""
-    return shorten(text, _MOST_NAME).replace("$", r"\$")
+    """Text in lines that leave room for the plot, whole, and that matplotlib does not take for a formula."""
+    return "\n".join(wrap(text, _WIDEST_LABEL, break_on_hyphens=False)).replace("$", r"\$")
+
+
+def rows_high(labels: Sequence[str], least: float = 1.0) -> float:
+    """How many lines of a plot's rows the labels take, each row at least `least`: all are as high as the highest."""
+    lines = max((1 + label.count("\n") for label in labels), default=1)
+    return len(labels) * max(least, 0.36 * lines)
 
 
 FIGURES: dict[str, tuple[str, Callable[[Sequence[System]], Figure | None]]] = {

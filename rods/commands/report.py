@@ -22,7 +22,8 @@ def report(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN]...", help="Run directories, names under ./runs, or 'latest' (the default)."
+            metavar="[RUN]...",
+            help="Run directories, names under ./runs, or 'latest' (the default). The shell expands runs/*.",
         ),
     ] = None,
     against: Annotated[
@@ -48,6 +49,8 @@ def report(
     """Build the report of one run again, and the study and trajectory browser of one or several.
 
     Runs that differ only by their seed are one system; ablations are compared with the whole system among the runs.
+    Prints where the pages are; of several runs also what must not be taken for an effect: few seeds, unfinished runs,
+    different models, different tasks.
 
     Examples:
 
@@ -87,6 +90,8 @@ def report(
     for page in (*pages, made.html, made.trajectories):
         typer.echo(str(page))
     typer.echo(f"and {len(made.plots)} figures of the study beside it, as PNG and SVG")
+    for warning in () if alone and not references else made.warnings:
+        typer.echo(f"warning: {warning}", err=True)
 
 
 def _references(run: str) -> list[Path]:

@@ -19,7 +19,7 @@ from analysis import (
 )
 from analysis.load import load
 from analysis.scores import OFFICIAL, ScoreError, of_run
-from analysis.systems import MixedRunsError, group
+from analysis.systems import group
 from rods.cli import app
 
 HOSTILE = "<script>x</script>$\\frac$"
@@ -32,49 +32,6 @@ def runs_of(folder, scores, **which):
 
 def scored(paths):
     return comparisons.score(group([load(path) for path in paths]))
-
-
-def test_seeds_are_inside_and_settings_that_differ_are_named(tmp_path):
-    paths = [
-        *runs_of(tmp_path, {2: 0.5, 1: 0.5}),
-        *runs_of(tmp_path, {1: 0.5}, capacity=50),
-        *runs_of(tmp_path, {1: 0.5}, ablation="random_seeds"),
-    ]
-    whole, small, ablation = group([load(path) for path in paths])
-    assert (whole.name, list(whole.runs)) == ("tiny (buffer.capacity=400)", [1, 2])
-    assert small.name == "tiny (buffer.capacity=50)"
-    assert ablation.name == "tiny + random_seeds"
-
-
-def test_settings_of_another_version_are_named_only_where_nothing_else_differs(tmp_path):
-    def changed(run, section, **settings):
-        config = yaml.safe_load((run / "config.yaml").read_text())
-        config.setdefault(section, {}).update(settings)
-        (run / "config.yaml").write_text(yaml.safe_dump(config))
-        return run
-
-    plain, newer, other = (runs_of(tmp_path, {1: 0.5})[0] for _ in range(3))
-    paths = [plain, changed(newer, "added", later=True)]
-    assert [system.name for system in group([load(path) for path in paths])] == [
-        "tiny",
-        "tiny (added.later=True)",
-    ]
-    text = "Use " + "many " * 20 + "tools."
-    paths.append(changed(other, "model", system_prompt=text, dtype="bfloat16", max_length=7, path="else"))
-    names = [system.name for system in group([load(path) for path in paths])]
-    assert names[2] == "tiny (model.dtype=bfloat16, model.max_length=7, model.path=else, 1 more)"
-    assert names[0].startswith("tiny (model.dtype=float32, ")
-    assert len(set(names)) == 3
-
-
-def test_a_name_fits_beside_a_plot():
-    assert study_figures.plain("a$b") == r"a\$b"
-    assert study_figures.plain("x" * 99) == "x" * 43 + "…"
-
-
-def test_one_seed_twice_is_refused(tmp_path):
-    with pytest.raises(MixedRunsError, match="both with seed 1"):
-        group([load(path) for _ in range(2) for path in runs_of(tmp_path, {1: 0.5})])
 
 
 def test_latency_is_counted_in_steps_from_detection(tmp_path):
