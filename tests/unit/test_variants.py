@@ -152,24 +152,23 @@ def test_filters(run: RunDir, options: tuple[str, ...], expected: set[str]) -> N
     assert {json.loads(line)["id"] for line in result.output.splitlines()} == expected
 
 
-def test_the_table_shows_text_of_the_run_as_it_is(run: RunDir) -> None:
+def test_the_table_shows_text_of_the_run_as_it_is(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # a pipe has no width
     output = CliRunner().invoke(app, ["variants", str(run.path)]).output
     assert "3 accepted, 2 rejected" in output
     assert HOSTILE in output
 
 
-@pytest.mark.parametrize("columns", ["200", "120", "90", "60"])
+@pytest.mark.parametrize("columns", ["160", "60"])
 def test_the_table_is_no_wider_than_what_it_is_told(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     lines = CliRunner().invoke(app, ["variants", str(run.path)]).output.splitlines()
     assert max(map(len, lines)) <= int(columns)
-    assert lines[0].split()[0] == "variant"
+    assert ("made of" in lines[0]) == (columns == "160")
     for name in ("active", "retired", "refused", "k-dropped"):
         assert any(line.startswith(name) for line in lines), name
-    whole = CliRunner().invoke(app, ["variants", str(run.path)], env={"COLUMNS": None}).output
-    assert "made of" in whole, "a pipe has no width"
 
 
 def test_a_colour_means_what_becomes_of_a_variant_and_a_count_is_of_its_kind(run: RunDir) -> None:
