@@ -28,6 +28,7 @@ $(STAMP): setup.cfg pyproject.toml tools/install.sh
 
 demo: $(STAMP)
 	$(BIN)/python launch.py +experiment=rods_tiny
+	@cat tools/after_demo.txt
 
 test: system $(STAMP) lint unit integration slurm-short
 

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
+
+from rods.cli import app
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -183,3 +186,18 @@ def test_the_messages_of_troubleshooting_are_those_of_the_source() -> None:
     ]
     assert len(pieces) > 25
     assert [piece for piece in pieces if piece not in texts()] == []
+
+
+def test_what_the_demo_names_next_can_be_typed() -> None:
+    text = (ROOT / "tools" / "after_demo.txt").read_text()
+    made = subprocess.run(["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert made.splitlines()[-1] == "cat tools/after_demo.txt"
+    commands = set(re.findall(r"bin/rods ([a-z-]+)", text))
+    assert commands <= set(typer.main.get_command(app).commands), commands  # type: ignore[attr-defined]
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    assert set(re.findall(r"make ([a-z]+)", text)) <= targets
+    experiments = re.findall(r"[+]experiment=(\w+)", text)
+    assert len(experiments) > 1
+    assert all((CONF / "experiment" / f"{name}.yaml").is_file() for name in experiments)
+    assert all((ROOT / page).is_file() for page in re.findall(r"docs/\w+\.md", text))
+    assert max(map(len, text.splitlines())) <= 120
