@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 CONF = ROOT / "conf"
 PAPER = "rods_qwen4b"
+WIDTH = 120  # characters; as ruff's max-line-length
 SETTING = re.compile(r"([a-z_]+(?:\.[a-z_0-9]+)+)=(.+)")
 FILE = re.compile(r"((?:[\w.-]+/)+[\w.-]+\.(?:py|yaml))(?:::?(\w+))?")
 
@@ -157,6 +158,13 @@ def test_every_value_that_the_files_call_ours_has_its_reason() -> None:
     }
     assert len(ours) > 20
     assert ours - page == set()
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_lines_are_no_longer_than_the_codes_where_a_page_can_break_them(page: str) -> None:
+    lines = (DOCS / page).read_text().splitlines()
+    long = [line for line in lines if len(line) > WIDTH and not line.lstrip().startswith("|")]
+    assert long == []
 
 
 def test_ablations_and_experiments_that_pages_name_exist() -> None:
