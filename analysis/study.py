@@ -34,6 +34,7 @@ from analysis.systems import System, group
 from rods.exchange.atomic import make_dirs, write_bytes, write_text
 
 Record = Mapping[str, Any]
+_MOST_NAMED = 3  # systems, in a warning: the table below it tells the seeds of all
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,9 @@ def warnings(study: Study) -> list[str]:
     unfinished = [run.name for system in study.plain for run in system.runs.values() if not run.finished]
     told = []
     if few:
+        which = "; ".join(few) if len(few) <= _MOST_NAMED else f"{len(few)} of {len(study.systems)} systems"
         told.append(
-            f"Fewer than {MIN_SEEDS} seeds: {'; '.join(few)}. Differences between seeds are as large as those between "
+            f"Fewer than {MIN_SEEDS} seeds: {which}. Differences between seeds are as large as those between "
             "systems; conclude nothing from these."
         )
     if unfinished:

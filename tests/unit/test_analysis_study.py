@@ -265,6 +265,8 @@ def test_few_seeds_and_unfinished_runs_are_warned_of(tmp_path):
     ]
     two = [load(path) for path in runs_of(tmp_path, {1: 0.5, 2: 0.5})]
     assert study.warnings(study.gather("x", two, []))[0].startswith("Fewer than 3 seeds: tiny.")
+    many = [load(path) for size in range(4) for path in runs_of(tmp_path, {1: 0.5}, capacity=size)]
+    assert study.warnings(study.gather("x", many, []))[0].startswith("Fewer than 3 seeds: 4 of 4 systems.")
     enough = [load(path) for path in runs_of(tmp_path, {1: 0.5, 2: 0.5, 3: 0.5})]
     assert study.warnings(study.gather("x", enough, [])) == []
 
