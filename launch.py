@@ -16,21 +16,24 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-try:
+try:  # the imports take a second, in which Ctrl-C would end in a traceback
     import hydra
-except ModuleNotFoundError:
-    told = "this Python lacks the packages of RODS: run `make install`, then .venv/bin/python launch.py …"
-    print(f"launch.py: {told}", file=sys.stderr)
-    sys.exit(2)
-from hydra.conf import HydraConf
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
-from omegaconf import DictConfig
+    from hydra.conf import HydraConf
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+    from omegaconf import DictConfig
 
-from launchers.sweep_overrides import in_order
-from launchers.terminal import exit_status, show
-from rods.config import ConfigError, LaunchMode, from_mapping, validate
-from rods.config.typed import check_named
+    from launchers.sweep_overrides import in_order
+    from launchers.terminal import exit_status, show
+    from rods.config import ConfigError, LaunchMode, from_mapping, validate
+    from rods.config.typed import check_named
+except ModuleNotFoundError as error:
+    told = "this Python lacks the packages of RODS: run `make install`, then .venv/bin/python launch.py …"
+    print(f"launch.py: {told} ({error})", file=sys.stderr)
+    sys.exit(2)
+except KeyboardInterrupt:
+    print("launch.py: interrupted", file=sys.stderr)
+    sys.exit(130)
 
 _MULTIRUN = ("-m", "--multirun")
 
@@ -51,7 +54,7 @@ def launch_one(composed: DictConfig, asked: HydraConf) -> int:
         RodsError: refused; nothing was started.
     """
     # Imported here, since --help needs neither this nor what it brings along.
-    from launchers import plan
+    from launchers import paths, plan
     from rods.roles import place
 
     overrides = list(asked.overrides.task)
@@ -59,6 +62,7 @@ def launch_one(composed: DictConfig, asked: HydraConf) -> int:
     config = from_mapping(composed)
     check_named(config)
     validate(config)
+    config = paths.absolute(config)
     planned = plan.build(config)
     if config.launch.mode is LaunchMode.plan:
         place.check_files(config, overrides)

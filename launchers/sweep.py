@@ -17,7 +17,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 
-from launchers import plan
+from launchers import paths, plan
 from launchers.sweep_overrides import Parser, SweepError, Texts, expand
 from rods.config import Config, ConfigError, from_mapping, validate
 from rods.config.typed import check_named, explained
@@ -82,6 +82,7 @@ def _point(composer: _Composer, number: int, overrides: Texts) -> Point | Refuse
         config = from_mapping(composer.compose(overrides))
         check_named(config)
         validate(config)
+        config = paths.absolute(config)
         if config.launch.resume:
             return refuse("launch.resume names one run, a sweep makes new ones: resume each by itself")
         return Point(number, overrides, config, plan.build(config))

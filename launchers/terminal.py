@@ -19,11 +19,12 @@ FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 
 
 def exit_status(action: Callable[[], int]) -> int:
-    """The status of `action`; a refusal is one message on standard error, an interruption none."""
+    """The status of `action`; a refusal and an interruption are one message each on standard error."""
     width.settle()
     try:
         return action()
     except KeyboardInterrupt:
+        print("launch.py: interrupted", file=sys.stderr)
         return INTERRUPTED
     except HydraException as error:
         print(f"launch.py: {explained(error)}", file=sys.stderr)

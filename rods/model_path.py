@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from rods.errors import RodsError
 
 _ASSETS = Path(__file__).parent / "assets"
+_SHIPPED = "shipped/"
 _ONLY_PATHS = ("/", "./", "../", "~")  # no name on the hub begins so
 
 
 class ModelNotFoundError(RodsError):
     """No model files where the configuration points."""
+
+
+def anchored(path: str) -> str:
+    """`path` as it reads from any working directory: made absolute where it can only be, or is, a path here.
+
+    Names (`shipped/NAME`, one on the hub) and absolute paths stay as they are.
+    """
+    if not path or path.startswith(("/", _SHIPPED)):
+        return path
+    if path in (".", "..") or path.startswith(_ONLY_PATHS) or os.path.exists(path):
+        return str(Path(path).expanduser().absolute())
+    return path
 
 
 def resolve(path: str) -> str:
@@ -20,8 +34,8 @@ def resolve(path: str) -> str:
     Raises:
         ModelNotFoundError: a shipped model or a folder that does not exist, or one without a config.json.
     """
-    if path.startswith("shipped/"):
-        folder = _ASSETS / path.removeprefix("shipped/")
+    if path.startswith(_SHIPPED):
+        folder = _ASSETS / path.removeprefix(_SHIPPED)
         if not (folder / "config.json").is_file():
             shipped = sorted(f"shipped/{p.parent.name}" for p in _ASSETS.glob("*/config.json"))
             raise ModelNotFoundError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from launchers.paths import KEYS
 from rods.config import Config, ConfigError, EvaluationConfig
 from rods.curriculum.events import EvaluationMode
 from rods.evaluation import folders, policies, suites
@@ -15,11 +17,14 @@ _OF_THE_LAUNCH = ("experiment", "evaluation", "cluster", "launch", "tracking", "
 _MODES = {0.0: EvaluationMode.GREEDY, 1.0: EvaluationMode.SAMPLED}
 
 
-def own(typed: Sequence[str]) -> tuple[str, ...]:
-    """Of what was typed at the launch, what is about the evaluation and not about where it runs."""
-    return tuple(
-        text for text in typed if text.lstrip("+").partition("=")[0].partition(".")[0] not in _OF_THE_LAUNCH
-    )
+def own(config: Config, typed: Sequence[str]) -> tuple[str, ...]:
+    """Of what was typed at the launch, what is about the evaluation and not about where it runs.
+
+    Args:
+        config: the launch's; its paths, which are absolute, take the place of those typed.
+    """
+    kept = (text for text in typed if _key(text).partition(".")[0] not in _OF_THE_LAUNCH)
+    return tuple(_anchored(config, text) for text in kept)
 
 
 def folder_of(run: Path, asked: EvaluationConfig) -> Path:
@@ -43,26 +48,38 @@ def mode(config: Config) -> EvaluationMode:
     return _MODES[temperature]
 
 
-def check_typed(asked: EvaluationConfig, typed: Sequence[str]) -> None:
+def check_typed(config: Config, typed: Sequence[str]) -> None:
     """Refuse what can be refused anywhere: a setting that the policy or the suite decides.
 
     Raises:
         ConfigError: names it.
     """
-    check_keys(own(typed), suites.get(asked.suite))
+    check_keys(own(config, typed), suites.get(config.evaluation.suite))
 
 
-def check_here(asked: EvaluationConfig, typed: Sequence[str], resumed: str = "") -> None:
+def check_here(config: Config, typed: Sequence[str]) -> None:
     """Refuse what the evaluation would refuse as it starts, where it is to run on this machine.
 
-    Args:
-        resumed: the run directory that has begun it; it goes on with the checkpoint that it began with.
+    A run that is resumed goes on with the checkpoint that it began with.
 
     Raises:
         RodsError: no such policy, tasks or setting; the message is complete.
     """
+    asked, resumed = config.evaluation, config.launch.resume
     begun = folders.began_with(folder_of(Path(resumed), asked)) if resumed else None
     found = policies.config_of(begun or policies.find(asked.policy))
-    config = settings(found, asked.policy, suites.get(asked.suite), own(typed))
-    mode(config)
-    suites.tasks_of(config, asked.split)
+    evaluated = settings(found, asked.policy, suites.get(asked.suite), own(config, typed))
+    mode(evaluated)
+    suites.tasks_of(evaluated, asked.split)
+
+
+def _key(text: str) -> str:
+    return text.lstrip("+").partition("=")[0]
+
+
+def _anchored(config: Config, text: str) -> str:
+    """A typed path as the configuration has it, in quotes: it is read as YAML."""
+    if _key(text) not in KEYS:
+        return text
+    section, name = _key(text).split(".")
+    return f"{_key(text)}={json.dumps(getattr(getattr(config, section), name))}"

@@ -77,7 +77,7 @@ def order_of(run: RunDir, config: Config) -> Order:
         asked.suite,
         asked.split,
         folder_of(run.path, asked),
-        own(run.read_manifest()["overrides"]),
+        own(config, run.read_manifest()["overrides"]),
     )
 
 

@@ -30,11 +30,11 @@ def check_files(config: Config, typed: Sequence[str]) -> None:
         ModelNotFoundError, TaskFileError, PolicyError: names the path.
     """
     if config.evaluation.enabled:
-        launched.check_typed(config.evaluation, typed)
+        launched.check_typed(config, typed)
     if config.cluster.kind != "local":
         return
     if config.evaluation.enabled:
-        launched.check_here(config.evaluation, typed, config.launch.resume)
+        launched.check_here(config, typed)
     model_path.resolve(config.model.path)
     if config.tasks.source == "file":
         file.check_there(Path(config.tasks.path))

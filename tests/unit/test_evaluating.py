@@ -9,6 +9,7 @@ import pytest
 import random_policy
 import yaml
 from evaluation_examples import checkpointed, made_run
+from omegaconf import OmegaConf
 
 from launchers.identity import plain
 from rods.config import (
@@ -17,6 +18,8 @@ from rods.config import (
     ConfigError,
     EvaluationConfig,
     LaunchConfig,
+    ModelConfig,
+    SimulationConfig,
     SynthesisConfig,
     TrackingConfig,
 )
@@ -186,6 +189,19 @@ def test_what_it_would_refuse_as_it_starts_is_refused_before_the_launch(
     place.check_files(Config(evaluation=asked), TYPED)
     with pytest.raises(RodsError, match=named):
         place.check_files(Config(evaluation=asked), (*TYPED, typed))
+
+
+def test_paths_that_were_typed_are_read_as_they_were_frozen(tmp_path: Path, start: Path) -> None:
+    run = made(tmp_path, start, "simulation.cassettes=recordings", "+model.path=there", "rollout.top_p=1.0")
+    config = Config(
+        evaluation=EvaluationConfig(True, str(start), "scripted", "heldout"),
+        simulation=SimulationConfig(cassettes="/a: b/recordings"),
+        model=ModelConfig(path="/begun/there"),
+    )
+    words = evaluating.order_of(run, config).overrides
+    merged = OmegaConf.from_dotlist([text.lstrip("+") for text in words])
+    assert (merged.simulation.cassettes, merged.model.path) == ("/a: b/recordings", "/begun/there")
+    assert merged.rollout.top_p == 1.0
 
 
 def test_of_another_machine_nothing_is_known_but_what_is_never_settable_is_refused() -> None:
