@@ -31,7 +31,7 @@ _SAME: Sequence[tuple[Callable[[Summary], Hashable], Callable[[Identity], Hashab
 
 
 class EmptyStudyError(RodsError):
-    """No summary to make a page of."""
+    """No summary to make a page of, or no held-out task to score."""
 
 
 def build(results: Path, seeds: Sequence[int], docs: Path, headline: Path) -> list[Path]:
@@ -44,7 +44,7 @@ def build(results: Path, seeds: Sequence[int], docs: Path, headline: Path) -> li
         headline: file for `analysis`.
 
     Raises:
-        EmptyStudyError: no summary of these seeds, or none of the static pool.
+        EmptyStudyError: no summary of these seeds, or none of the static pool; or variants repeat all held-out tasks.
         SummaryError: a file among the results that is no summary.
     """
     kept, left = consistent(summary.of_seeds(summary.read_all(results), seeds))
@@ -53,6 +53,13 @@ def build(results: Path, seeds: Sequence[int], docs: Path, headline: Path) -> li
         raise EmptyStudyError(
             f"{results}: expected at least one run of the static pool with a seed of {list(seeds)}, found none; "
             "`python -m benchmarks.study run` makes them"
+        )
+    without = compare.repeated([run for each in told for run in each.list])
+    if len(without) == len(kept[0].sampled):
+        raise EmptyStudyError(
+            f"{results}: expected held-out tasks that no variant repeats, found all {len(without)} repeated in content "
+            "or solution, so that no score is left; widen the held-out tasks (benchmarks/study/world.py), or what is "
+            "synthesised"
         )
     drawn = draw(told, docs / FOLDER)
     write_text(docs / PAGE, render(told, seeds, left))

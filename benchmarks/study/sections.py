@@ -9,14 +9,13 @@ from benchmarks.study import compare, figures
 from benchmarks.study.arms import RODS, STATIC
 from benchmarks.study.compare import MODES, Difference
 from benchmarks.study.figures import MODE_TITLES, Told
-from benchmarks.study.summary import ZONES, Summary
+from benchmarks.study.summary import STAGES, ZONES, Summary
 from rods.evaluation.statistics import Interval
 
 Rows = list[tuple[str, Mapping[str, Difference]]]
 
 _SCORES = ("sampled", "greedy", "sampled_accuracy", "greedy_accuracy")
 _SCORE_TITLES = ("R_P, T=1", "R_P, greedy", "accuracy, T=1", "accuracy, greedy")
-_STAGES = ("seeds emitted", "attempts failed", "variants arrived", "variants trained on", "variants retired")
 _NONE = "–"
 
 
@@ -105,12 +104,12 @@ def mechanism(told: Sequence[Told]) -> str:
             _inside(each.list),
             _latency(each.list),
             f"{fmean(run.mechanism.pool[-1].variants for run in each.list):.0f}",
-            *(f"{fmean(run.mechanism.funnel[stage] for run in each.list):.0f}" for stage in _STAGES),
+            *(f"{fmean(run.mechanism.funnel[stage] for run in each.list):.0f}" for stage in STAGES),
         ]
         for each in told
     ]
     head = ["", "variance hard / boundary / mastered", "boundary over others"]
-    head += ["new variants at the boundary", "steps to first use", "variants at the end", *_STAGES]
+    head += ["new variants at the boundary", "steps to first use", "variants at the end", *STAGES]
     return _table(head, rows)
 
 

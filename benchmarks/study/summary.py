@@ -14,6 +14,7 @@ from rods.exchange.atomic import make_dirs, write_text
 
 RESULTS = Path(__file__).parent / "results"
 ZONES = ("hard", "boundary", "mastered")
+STAGES = ("seeds emitted", "attempts failed", "variants arrived", "variants trained on", "variants retired")
 
 
 class SummaryError(RodsError):
@@ -231,6 +232,8 @@ def _lack(found: Summary) -> str:
         "no score for each held-out task, sampled and greedy": not tasks or tasks != len(found.greedy),
         "places of tasks that are none": any(not 0 <= place < tasks for place in places),
         "not every zone": set(found.mechanism.zones) != set(ZONES),
+        "not every stage of the funnel": not set(STAGES) <= set(found.mechanism.funnel),
+        "no scores by kind": not found.by_kind,
         "no pool": not found.mechanism.pool,
     }
     return next((what for what, holds in wrong.items() if holds), "")

@@ -110,6 +110,18 @@ def test_repeated_tasks_leave_the_scores_of_all(tmp_path: Path) -> None:
     assert "| static pool | 1 | 0.200 |" in text
 
 
+def test_where_variants_repeat_every_task_there_is_no_page(tmp_path: Path) -> None:
+    half = TASKS // 2
+    runs = [
+        summary("static", 0),
+        summary("rods", 0, overlap=Overlap(6, list(range(half)), [])),
+        summary("rods", 1, overlap=Overlap(6, [], list(range(half, TASKS)))),
+    ]
+    with pytest.raises(EmptyStudyError, match=f"all {TASKS} repeated"):
+        built(tmp_path, runs)
+    assert not list((tmp_path / "docs").rglob("study*"))
+
+
 def test_equal_summaries_give_equal_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         built(tmp_path / name, [summary("static", 0), summary("rods", 0)])

@@ -66,6 +66,11 @@ MECHANISM = summary().mechanism
         ({"overlap": Overlap(1, [-1], [])}, "tasks that are none"),
         ({"mechanism": msgspec.structs.replace(MECHANISM, zones={})}, "every zone"),
         ({"mechanism": msgspec.structs.replace(MECHANISM, pool=[])}, "no pool"),
+        (
+            {"mechanism": msgspec.structs.replace(MECHANISM, funnel={"seeds emitted": 1})},
+            "stage of the funnel",
+        ),
+        ({"by_kind": {}}, "no scores by kind"),
     ],
 )
 def test_a_summary_that_lacks_what_the_page_is_made_of_is_refused(
