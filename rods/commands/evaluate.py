@@ -46,13 +46,13 @@ def evaluate(
     """
     from rods.evaluation import result
     from rods.evaluation.show import table
-    from rods.roles.evaluate import Order, evaluate, prepare
+    from rods.roles.evaluate import Audience, Order, evaluate, prepare
 
     other = result.read(against) if against else None
     named = str(find_run(policy)) if policy == LATEST or (Path("runs") / policy).exists() else policy
     order = Order(named, suite, split, out, tuple(overrides or ()))
     try:
-        folder, found = evaluate(prepare(order), _tell)
+        folder, found = evaluate(prepare(order), Audience(_tell, _say))
     except KeyboardInterrupt:
         typer.echo("stopped; what was played is kept, the same command goes on", err=True)
         raise typer.Exit(130) from None
@@ -62,6 +62,10 @@ def evaluate(
         typer.echo(json.dumps(shown, indent=1))
     else:
         typer.echo(table(found, comparison, folder))
+
+
+def _say(sentence: str) -> None:
+    typer.echo(sentence, err=True)
 
 
 def _tell(done: int, count: int) -> None:

@@ -43,7 +43,7 @@ def play(
     Args:
         config: under the suite's rules; `rollout` says how messages are sampled, `seed` fixes the draws.
         folder: holds the trajectories, those of an earlier start included.
-        on_progress: told (tasks done, tasks in all).
+        on_progress: told (tasks done, tasks in all), at the start and after each task.
 
     Raises:
         TrajectoryError: see `read`.
@@ -52,6 +52,7 @@ def play(
     waiting = [task for task in tasks if task.id not in done]
     book = {task.id: task for task in waiting}
     with (folder / TRAJECTORIES).open("a", encoding="utf-8") as kept:
+        on_progress(len(done), len(tasks))
         for rollout in episodes(
             engine, chat, waiting, 1, config.rollout, config.simulation, config.reward, config.seed
         ):

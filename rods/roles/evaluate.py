@@ -13,7 +13,7 @@ from typing import Any
 from transformers.utils import logging as transformers_logging
 
 from rods.config import Config
-from rods.evaluation import folders, play, policies, result, suites
+from rods.evaluation import folders, play, policies, result, starting, suites
 from rods.evaluation.settings import content, settings
 from rods.exchange.atomic import make_dirs, write_json
 from rods.rollout import engine as engines
@@ -76,7 +76,20 @@ def prepare(order: Order, chosen: policies.Chosen | None = None) -> Prepared:
     return Prepared(order, chosen, config, tasks, _facts(order, chosen, config, tasks))
 
 
-def evaluate(exam: Prepared, on_progress: Callable[[int, int], None]) -> tuple[Path, dict[str, Any]]:
+@dataclass(frozen=True)
+class Audience:
+    """Who is told how far an evaluation is.
+
+    Attributes:
+        progress: told (tasks done, tasks in all), at the start and after each task.
+        say: a sentence on what takes long before the first.
+    """
+
+    progress: Callable[[int, int], None]
+    say: Callable[[str], None]
+
+
+def evaluate(exam: Prepared, audience: Audience) -> tuple[Path, dict[str, Any]]:
     """Score the policy; started again after a kill, the same order goes on where it was.
 
     Returns:
@@ -90,7 +103,7 @@ def evaluate(exam: Prepared, on_progress: Callable[[int, int], None]) -> tuple[P
     found = _finished(folder, exam)
     if found is None:
         with folders.alone(folder):
-            found = _finished(folder, exam) or _scored(folder, exam, on_progress)
+            found = _finished(folder, exam) or _scored(folder, exam, audience)
     return folder, found
 
 
@@ -102,26 +115,29 @@ def _finished(folder: Path, exam: Prepared) -> dict[str, Any] | None:
     return result.read(folder)
 
 
-def _scored(folder: Path, exam: Prepared, on_progress: Callable[[int, int], None]) -> dict[str, Any]:
+def _scored(folder: Path, exam: Prepared, audience: Audience) -> dict[str, Any]:
     folders.claim(folder, exam.facts)
+    if exam.chosen.step is not None and not (folder / folders.POLICY).is_dir():
+        audience.say(f"gathering the weights of step {exam.chosen.step} in {folder / folders.POLICY}")
     model = policies.as_model(exam.chosen, exam.config.model, folder / folders.POLICY)
     config = replace(exam.config, model=replace(exam.config.model, path=str(model)))
-    played, engine = _play(config, exam.tasks, folder, on_progress)
+    played, engine = _play(config, exam.tasks, folder, audience)
     found = result.assemble(played, {**exam.facts, "engine": engine, "versions": _versions()})
     write_json(folder / result.RESULT, found)
     return found
 
 
 def _play(
-    config: Config, tasks: Sequence[Task], folder: Path, on_progress: Callable[[int, int], None]
+    config: Config, tasks: Sequence[Task], folder: Path, audience: Audience
 ) -> tuple[list[play.Trajectory], str]:
     model_dir = Path(config.model.path)
     logs = folder / "logs"
     make_dirs(logs)
-    engine = engines.build(model_dir, config.model, config.rollout, config.seed, logs)
+    with starting.told(config.rollout, logs, audience.say):
+        engine = engines.build(model_dir, config.model, config.rollout, config.seed, logs)
     try:
         chat = Chat(load_tokenizer(model_dir), config.model, protocols.get(config.simulation.protocol))
-        return play.play(config, engine, chat, tasks, folder, on_progress), engine.name
+        return play.play(config, engine, chat, tasks, folder, audience.progress), engine.name
     finally:
         engine.close()
 

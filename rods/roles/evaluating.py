@@ -22,7 +22,7 @@ from rods.evaluation.launched import folder_of, own
 from rods.evaluation.launched import mode as mode_of
 from rods.exchange.attempt import Fence
 from rods.exchange.rundir import RunDir
-from rods.roles.evaluate import Order, Prepared, evaluate, prepare
+from rods.roles.evaluate import Audience, Order, Prepared, evaluate, prepare
 from rods.roles.train import RunWatcher, quiet
 from rods.tracking_artifacts import TrainTracker
 from rods.training.examiner import told
@@ -52,7 +52,7 @@ def main(run_dir: str, attempt: int) -> int:
         exam = prepare(order, folders.pinned(order.policy, folder))
         mode = mode_of(exam.config)
         try:
-            folder, _ = evaluate(exam, _progress(watcher))
+            folder, _ = evaluate(exam, Audience(_progress(watcher), watcher.diary.write))
         except _StoppedError:
             watcher.diary.end(False)
             return os.EX_TEMPFAIL

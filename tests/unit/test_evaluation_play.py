@@ -142,7 +142,7 @@ def test_an_episode_is_kept_before_the_next_one_ends(tmp_path: Path, tasks: tupl
 
     messages = {task.id: truth(task) for task in tasks}
     play.play(OFFICIAL, Reciter(messages), Chat(TOKENIZER, OFFICIAL.model), tasks, tmp_path, look)  # type: ignore[arg-type]
-    assert lines == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert lines == [0, 1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_a_failure_loses_only_the_episodes_under_way(tmp_path: Path, tasks: tuple[Task, ...]) -> None:

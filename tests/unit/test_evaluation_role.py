@@ -21,8 +21,10 @@ from rods.evaluation import policies
 from rods.evaluation.folders import EvaluationError, alone
 from rods.evaluation.policies import PolicyError
 from rods.exchange import marker
-from rods.roles.evaluate import Order, evaluate, prepare
+from rods.roles.evaluate import Audience, Order, evaluate, prepare
 
+SILENT = Audience(lambda done, count: None, lambda sentence: None)
+REFUSING = Audience(lambda done, count: pytest.fail("played"), lambda sentence: pytest.fail("begun"))
 OVERRIDES = ("rollout.engine=hf", "rollout.max_message_tokens=8")
 
 
@@ -72,14 +74,19 @@ def test_an_evaluation_is_kept_in_its_run_and_repeated_for_free(tmp_path: Path, 
     run = made_run(tmp_path, start)
     random_policy.save(run.path / "policy")
     told: list[tuple[int, int]] = []
+    said: list[str] = []
     order = Order(str(run.path), "scripted", "heldout")
-    folder, found = evaluate(prepare(order), lambda done, count: told.append((done, count)))
+    folder, found = evaluate(
+        prepare(order), Audience(lambda done, count: told.append((done, count)), said.append)
+    )
     assert folder.parent == run.path / "evaluations"
-    assert told[-1] == (3, 3)
+    assert (told[0], told[-1]) == ((0, 3), (3, 3))
+    assert said[0] == "starting the engine hf"
+    assert said[1].startswith("ready after ")
     assert found["overall"]["count"] == len((folder / "trajectories.jsonl").read_text().splitlines()) == 3
     assert found["engine"] == "hf"
     assert {"torch", "transformers", "bfcl-eval", "python"} <= set(found["versions"])
-    assert evaluate(prepare(order), lambda done, count: pytest.fail("played again")) == (folder, found)
+    assert evaluate(prepare(order), REFUSING) == (folder, found)
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "{}", '{"policy": []}'])
@@ -87,20 +94,20 @@ def test_a_damaged_note_of_what_a_folder_is_for_is_named(tmp_path: Path, start: 
     (tmp_path / "evaluation.json").write_text(text)
     few = (*OVERRIDES, "model.max_length=512", "tasks.heldout_count=1")
     with pytest.raises(EvaluationError, match=r"evaluation\.json: expected"):
-        evaluate(prepare(Order(str(start), "scripted", "heldout", tmp_path, few)), lambda done, count: None)
+        evaluate(prepare(Order(str(start), "scripted", "heldout", tmp_path, few)), SILENT)
 
 
 def test_another_policy_or_other_settings_do_not_continue_a_folder(tmp_path: Path, start: Path) -> None:
     out = tmp_path / "out"
     few = (*OVERRIDES, "model.max_length=512", "tasks.heldout_count=1")
-    evaluate(prepare(Order(str(start), "scripted", "heldout", out, few)), lambda done, count: None)
+    evaluate(prepare(Order(str(start), "scripted", "heldout", out, few)), SILENT)
     other = random_policy.save(tmp_path / "other", seed=1)
     for order in (
         Order(str(other), "scripted", "heldout", out, few),
         Order(str(start), "scripted", "heldout", out, (*few, "rollout.temperature=1.0")),
     ):
         with pytest.raises(EvaluationError, match=r"another (policy|settings)"):
-            evaluate(prepare(order), lambda done, count: None)
+            evaluate(prepare(order), SILENT)
 
 
 def test_two_processes_do_not_play_one_evaluation(tmp_path: Path, start: Path) -> None:
@@ -118,12 +125,12 @@ def test_two_processes_do_not_play_one_evaluation(tmp_path: Path, start: Path) -
         with pytest.raises(
             EvaluationError, match=f"process {other.pid} on {socket.gethostname()} plays this"
         ):
-            evaluate(exam, lambda done, count: pytest.fail("played beside the other one"))
+            evaluate(exam, REFUSING)
         assert not (out / "trajectories.jsonl").exists()
         other.kill()
-    folder, found = evaluate(exam, lambda done, count: None)
+    folder, found = evaluate(exam, SILENT)
     with alone(folder):  # a finished one is read, whoever holds it
-        assert evaluate(exam, lambda done, count: pytest.fail("played again")) == (folder, found)
+        assert evaluate(exam, REFUSING) == (folder, found)
 
 
 def test_the_command_prints_a_table_json_and_a_comparison(tmp_path: Path, start: Path) -> None:

@@ -1,0 +1,44 @@
+"""What is said while an engine starts."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from rods.config import RolloutConfig
+from rods.evaluation import starting
+
+
+def test_a_long_start_is_told_with_the_last_line_of_the_newest_log(tmp_path: Path) -> None:
+    (tmp_path / "engine-0.log").write_text("loading shard 1\nloading shard 2\n\n")
+    said: list[str] = []
+    reminded = threading.Event()
+
+    def say(sentence: str) -> None:
+        said.append(sentence)
+        if sentence.startswith("still"):
+            reminded.set()
+
+    with starting.told(RolloutConfig(placement="served"), tmp_path, say, every_s=0.01):
+        assert reminded.wait(20)
+    assert said[0] == f"starting 1 vLLM server(s), which takes minutes; log: {tmp_path}"
+    assert said[1].startswith("still starting after ")
+    assert said[1].endswith("; engine-0.log: loading shard 2")
+    assert said[-1].startswith("ready after ")
+
+
+def test_of_an_engine_that_does_not_start_nobody_says_that_it_is_ready(tmp_path: Path) -> None:
+    said: list[str] = []
+    with pytest.raises(RuntimeError), starting.told(RolloutConfig(engine="hf"), tmp_path, said.append):
+        raise RuntimeError
+    assert said == ["starting the engine hf"]
+
+
+def test_servers_of_others_are_named(tmp_path: Path) -> None:
+    said: list[str] = []
+    rollout = RolloutConfig(placement="served", servers=("http://a:1", "http://b:2"))
+    with starting.told(rollout, tmp_path, said.append):
+        pass
+    assert said[0] == "starting the engine on the servers http://a:1, http://b:2"
