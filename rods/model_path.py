@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 from rods.errors import RodsError
 
+_WEIGHTS = (
+    "model.safetensors",
+    "pytorch_model.bin",
+)  # as transformers looks for them, each whole or in parts
 _ASSETS = Path(__file__).parent / "assets"
 _SHIPPED = "shipped/"
 _ONLY_PATHS = ("/", "./", "../", "~")  # no name on the hub begins so
@@ -82,3 +87,36 @@ def local(path: str) -> str:
             f"`hf download {path}` where there is a network, with the same HF_HOME, or set model.path to a folder"
         )
     return str(Path(cached).parent)
+
+
+def check_weights(path: str) -> None:
+    """Refuse what `local` finds when its weights, or parts of them, are missing; no weight is read.
+
+    Raises:
+        ModelNotFoundError: see `local`; or weights that are missing, of which it names one.
+    """
+    folder = Path(local(path))
+    if any((folder / name).is_file() for name in _WEIGHTS):
+        return
+    indices = [index for name in _WEIGHTS for index in [folder / f"{name}.index.json"] if index.is_file()]
+    if not indices:
+        raise ModelNotFoundError(
+            f"model.path = {path!r}: expected weights in {folder} ({' or '.join(_WEIGHTS)}, or the index of their "
+            "parts), found none; download the model again, or name another folder"
+        )
+    if lacking := [part for part in _parts(indices[0]) if not (folder / part).is_file()]:
+        raise ModelNotFoundError(
+            f"model.path = {path!r}: expected in {folder} all parts that {indices[0].name} names, found no "
+            f"{lacking[0]} ({len(lacking)} missing); download the model again, or name another folder"
+        )
+
+
+def _parts(index: Path) -> list[str]:
+    """Names of the files that the weights are in."""
+    try:
+        return sorted(set(map(str, json.loads(index.read_bytes())["weight_map"].values())))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelNotFoundError(
+            f"{index}: expected the index of a model's weights, found something else ({type(error).__name__}: "
+            f"{error}); download the model again"
+        ) from error

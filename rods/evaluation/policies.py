@@ -16,7 +16,7 @@ from rods.config import Config, ModelConfig
 from rods.errors import RodsError
 from rods.exchange import marker
 from rods.exchange.rundir import RunDir
-from rods.model_path import local
+from rods.model_path import check_weights, local
 
 _POLICY = "policy"
 
@@ -58,6 +58,7 @@ def find(given: str) -> Chosen:
         return _of_run(given, RunDir.open(path))
     if marker.Name.parse(path.resolve().name) is not None and path.is_dir():
         return _of_checkpoint(given, path.resolve())
+    check_weights(given)
     return Chosen(given, Path(local(given)))
 
 

@@ -21,6 +21,8 @@ def check(config: Config, typed: Sequence[str]) -> None:
     if config.cluster.kind == "slurm":
         slurm.check_available()
     check_files(config, typed)
+    if config.cluster.kind == "local" and not config.evaluation.enabled:
+        model_path.check_weights(config.model.path)
 
 
 def check_files(config: Config, typed: Sequence[str]) -> None:

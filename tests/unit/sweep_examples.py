@@ -46,6 +46,7 @@ def source_tree(tmp_path: Path, train: str, synthesis: str) -> Path:
     shutil.copy(ROOT / "launch.py", source)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "model" / "model.safetensors").touch()
     return source / "launch.py"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,19 @@ def test_a_policy_that_is_not_there_is_refused_before_the_launch(tmp_path: Path)
     config = Config(evaluation=EvaluationConfig(True, str(tmp_path / "nothing"), "scripted", "heldout"))
     with pytest.raises(ModelNotFoundError, match="nothing"):
         place.check_files(config, TYPED)
+
+
+def test_missing_weights_are_refused_before_a_start_on_this_machine(tmp_path: Path, start: Path) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "config.json").write_text("{}")
+    training = Config(model=ModelConfig(path=str(bare)), synthesis=SynthesisConfig(enabled=False))
+    place.check_files(training, ())  # a plan needs none
+    place.check(replace(training, model=ModelConfig(path=str(start))), ())
+    scoring = Config(evaluation=EvaluationConfig(True, str(bare), "scripted", "heldout"))
+    for config, typed in ((training, ()), (scoring, TYPED)):
+        with pytest.raises(ModelNotFoundError, match="expected weights in"):
+            place.check(config, typed)
 
 
 @pytest.mark.parametrize(

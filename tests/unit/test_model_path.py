@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from rods.model_path import ModelNotFoundError, local, resolve
+from rods.model_path import ModelNotFoundError, check_weights, local, resolve
 
 
 def test_a_folder_and_a_shipped_model_are_where_they_are(tmp_path: Path) -> None:
@@ -46,3 +47,28 @@ def test_what_cannot_be_a_name_is_refused_alike(path: str) -> None:
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError, match=r"no config\.json in it"):
         local(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_weights_are_there_whole_or_in_parts(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelNotFoundError, match=r"expected weights in .*found none"):
+        check_weights(str(tmp_path))
+    parts = {"a.weight": "part-1", "b.weight": "part-2", "c.weight": "part-2"}
+    (tmp_path / f"{name}.index.json").write_text(json.dumps({"weight_map": parts}))
+    (tmp_path / "part-1").touch()
+    with pytest.raises(ModelNotFoundError, match=r"found no part-2 \(1 missing\)"):
+        check_weights(str(tmp_path))
+    (tmp_path / "part-2").touch()
+    check_weights(str(tmp_path))
+    (tmp_path / f"{name}.index.json").unlink()
+    (tmp_path / name).touch()
+    check_weights(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"weight_map": 1}', '{"weight_map": []}', "[" * 100_000])
+def test_a_damaged_index_of_weights_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(ModelNotFoundError, match=r"model\.safetensors\.index\.json: expected the index"):
+        check_weights(str(tmp_path))
