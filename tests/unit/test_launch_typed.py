@@ -70,7 +70,7 @@ def test_a_refusal_is_a_sentence_status_2_and_no_folder(tmp_path: Path, typed: l
     [
         (["tasks=file", "tasks.path=/nope"], "found none at /nope"),
         (["model.path=/nope"], "model.path = '/nope'"),
-        (["model.path=./nope"], "model.path = './nope'"),
+        (["model.path=./nope"], "/nope': expected a Hugging Face model folder"),
     ],
 )
 def test_a_missing_path_is_told_before_the_start(
