@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from rods.errors import RodsError
+from rods.exchange.ended import failure
 from rods.exchange.lineage import digest, history
 from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import RunDir
@@ -55,6 +56,7 @@ class RunData:
         groups: every group observed, in order.
         metrics: the trainer's metrics file; timings only, since the journal holds no clock.
         start_note: what the start checkpoint says of itself, "" if nothing.
+        failure: why its last attempt failed, "" if it did not.
     """
 
     name: str
@@ -65,6 +67,7 @@ class RunData:
     groups: list[Group]
     metrics: list[Record]
     start_note: str
+    failure: str
 
     def named(self, name: str) -> list[Record]:
         """Events of one name, in order."""
@@ -86,8 +89,10 @@ def load(run_dir: Path) -> RunData:
     run = RunDir.open(run_dir)
     events = history(run.journal_dir, "train")
     if not events:
+        why = failure(run)
         raise NothingToReportError(
-            f"{run_dir}: the training job has not journaled anything yet; wait for its first step"
+            f"{run_dir}: the training job has not journaled anything"
+            + (f", and failed: {why}" if why else " yet; wait for its first step")
         )
     config = yaml.safe_load(run.config_file.read_text())
     return RunData(
@@ -99,6 +104,7 @@ def load(run_dir: Path) -> RunData:
         groups=[_group(event, config["boundary"]) for event in events if event["name"] == "group_observed"],
         metrics=read_metrics(run.metrics / "train.jsonl"),
         start_note=_start_note(run, config["model"]["path"]),
+        failure=failure(run),
     )
 
 

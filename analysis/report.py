@@ -128,7 +128,7 @@ def render(
 def _headline(data: RunData) -> dict[str, Any]:
     steps = sorted({group.step for group in data.groups})
     return {
-        "status": "finished" if data.finished else "not finished",
+        "status": "finished" if data.finished else "failed" if data.failure else "not finished",
         "steps": len(steps),
         "epochs": len(data.named("epoch_started")),
         "rollouts": sum(len(group.rewards) for group in data.groups),

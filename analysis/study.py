@@ -167,7 +167,12 @@ def render(study: Study, images: Sequence[Mapping[str, str]]) -> str:
 def warnings(study: Study) -> list[str]:
     """What a reader must know before believing the tables."""
     few = [system.name for system in study.plain if len(system.runs) < MIN_SEEDS]
-    unfinished = [run.name for system in study.plain for run in system.runs.values() if not run.finished]
+    unfinished = [
+        f"{run.name} (failed)" if run.failure else run.name
+        for system in study.plain
+        for run in system.runs.values()
+        if not run.finished
+    ]
     told = []
     if few:
         which = "; ".join(few) if len(few) <= _MOST_NAMED else f"{len(few)} of {len(study.systems)} systems"

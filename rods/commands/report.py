@@ -62,6 +62,7 @@ def report(
     from analysis import report as single
     from analysis import study
     from rods.exchange import permissions
+    from rods.exchange.ended import failure
     from rods.exchange.rundir import RunDir
     from rods.watch import spending
 
@@ -90,6 +91,9 @@ def report(
     for page in (*pages, made.html, made.trajectories):
         typer.echo(str(page))
     typer.echo(f"and {len(made.plots)} figures of the study beside it, as PNG and SVG")
+    for run in ours:
+        if why := failure(run):
+            typer.echo(f"warning: {run.path.name} failed: {why}", err=True)
     for warning in () if alone and not references else made.warnings:
         typer.echo(f"warning: {warning}", err=True)
 

@@ -15,6 +15,7 @@ from launchers import snapshot
 from rods.config import Config, ModelConfig
 from rods.errors import RodsError
 from rods.exchange import marker
+from rods.exchange.ended import failure
 from rods.exchange.rundir import RunDir
 from rods.model_path import check_weights, local
 
@@ -115,9 +116,10 @@ def _of_run(given: str, run: RunDir) -> Chosen:
         return Chosen(given, run.path / _POLICY, run.path)
     complete = marker.scan(run.checkpoints, run.journal_dir, "train").complete
     if not complete:
+        why = failure(run)
         raise PolicyError(
             f"{run.path}: expected an exported policy or a complete checkpoint, found neither; "
-            "wait for the run's first checkpoint"
+            + (f"the run failed: {why}" if why else "wait for the run's first checkpoint")
         )
     return Chosen(given, complete[-1].folder, run.path, complete[-1].marker.step)
 

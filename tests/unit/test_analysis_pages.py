@@ -53,8 +53,13 @@ def test_each_runs_report_leads_to_a_study_of_several(tmp_path, monkeypatch):
     runs = [make_run(tmp_path / "runs", history(0.5), seed=seed) for seed in (1, 2)]
     report.build(runs[0])
     assert 'id="pages"' not in index_of(runs[0])
+    (runs[1] / "attempts" / "0001").mkdir()
+    outcome = {"status": "failed", "exit_code": 1, "sentence": "the role train exited with 1"}
+    (runs[1] / "attempts" / "0001" / "outcome.json").write_text(json.dumps(outcome))
     arguments = ["report", *map(str, runs), "--out", "compared"]
-    assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
+    shown = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert f"warning: {runs[1].name} failed: the role train exited with 1\n" in shown.stderr
     assert 'href="../../../compared/study.html"' in index_of(runs[0])
     # A run without a report gets the link with its first one.
     assert not (runs[1] / "report" / "index.html").exists()

@@ -1,5 +1,6 @@
 """The report against a small journal whose numbers are worked out by hand, and against hostile content."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ from analysis_examples import evaluated, event
 from analysis import figures, report, tables
 from analysis.load import NothingToReportError, load
 from rods.config import BoundaryConfig, Config, ModelConfig, RewardConfig, SynthesisConfig
+from rods.exchange import stop
+from rods.exchange.atomic import CorruptFileError
 from rods.exchange.journal import JournalWriter
 from rods.exchange.lineage import continuation
 from rods.exchange.rundir import NotARunDirError, RunDir
@@ -236,6 +239,42 @@ def test_a_run_without_synthesis_or_evaluation_has_a_report(tmp_path):
 def test_nothing_to_report_yet(tmp_path):
     with pytest.raises(NothingToReportError, match="not journaled"):
         load(make_run(tmp_path, []))
+
+
+WHY = "the role train exited with 1; the run was stopped\n  CUDA <out> of memory"
+
+
+def failed(path):
+    """Record in a run directory that its attempt failed."""
+    run = RunDir.open(path)
+    outcome = {"status": "failed", "exit_code": 1, "sentence": WHY}
+    (run.attempt_dir(run.next_attempt()) / "outcome.json").write_text(json.dumps(outcome))
+    return path
+
+
+def test_a_failed_run_says_why(tmp_path):
+    run = failed(make_run(tmp_path / "a", EVENTS[:4]))
+    page = report.build(run).html.read_text()
+    assert "<b>failed</b>" in page
+    assert WHY.replace("<out>", "&lt;out&gt;") in page
+    with pytest.raises(NothingToReportError, match="CUDA <out> of memory"):
+        load(failed(make_run(tmp_path / "b", [])))
+    RunDir.open(run).next_attempt()  # it goes on
+    assert "CUDA" not in report.build(run).html.read_text()
+
+
+def test_a_run_that_finished_although_an_attempt_failed_is_finished(tmp_path):
+    run = failed(make_run(tmp_path, EVENTS))
+    stop.finish(RunDir.open(run), 1)
+    assert load(run).failure == ""
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '{"status": "failed"}'])
+def test_a_damaged_record_of_the_end_is_named(tmp_path, text):
+    run = failed(make_run(tmp_path, EVENTS))
+    (run / "attempts" / "0001" / "outcome.json").write_text(text)
+    with pytest.raises(CorruptFileError, match=r"outcome\.json: expected how the attempt ended"):
+        load(run)
 
 
 def test_not_a_run_directory(tmp_path):

@@ -22,6 +22,7 @@ from rods.evaluation.folders import EvaluationError, alone
 from rods.evaluation.policies import PolicyError
 from rods.exchange import marker
 from rods.roles.evaluate import Audience, Order, evaluate, prepare
+from rods.roles.outcome import Outcome, Status, record
 
 SILENT = Audience(lambda done, count: None, lambda sentence: None)
 REFUSING = Audience(lambda done, count: pytest.fail("played"), lambda sentence: pytest.fail("begun"))
@@ -62,7 +63,10 @@ def test_an_exported_policy_comes_before_checkpoints(tmp_path: Path, start: Path
 
 def test_a_run_without_a_policy_and_a_torn_checkpoint_are_refused(tmp_path: Path, start: Path) -> None:
     run = made_run(tmp_path, start)
-    with pytest.raises(PolicyError, match="found neither"):
+    with pytest.raises(PolicyError, match="found neither; wait for"):
+        policies.find(str(run.path))
+    record(run, run.next_attempt(), Outcome(Status.failed, "the role train exited with 1"))
+    with pytest.raises(PolicyError, match="found neither; the run failed: the role train exited with 1"):
         policies.find(str(run.path))
     folder = checkpointed(run, start, 0)
     (folder / marker.MARKER).unlink()
