@@ -15,7 +15,7 @@ from rods.exchange.atomic import make_dirs, write_text
 from rods.tasks.file import HELDOUT, TRAIN
 from rods.tasks.model import Task
 
-TRAIN_TASKS = 60
+TRAIN_TASKS = 36
 HELDOUT_TASKS = 180
 REPORTED = tuple(range(10))
 """Seeds that may be reported."""
