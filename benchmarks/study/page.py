@@ -13,7 +13,7 @@ import matplotlib as mpl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from benchmarks.study import compare, figures, sections, summary
+from benchmarks.study import compare, figures, sections, summary, trials
 from benchmarks.study.arms import ARMS, RODS, STATIC, TRAJECTORIES, chosen
 from benchmarks.study.figures import Told
 from benchmarks.study.summary import Identity, Summary
@@ -104,6 +104,7 @@ def render(told: Sequence[Told], seeds: Sequence[int], left: Sequence[Summary]) 
         mechanism=sections.mechanism(systems),
         pictures=[(name, title) for name, (title, _) in figures.MECHANISM.items()],
         kinds=sections.kinds(systems),
+        trials=sections.trials(trials.read(trials.TRIALS)),
         made=made(runs, len(without)),
     )
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from benchmarks.study import compare, figures
-from benchmarks.study.arms import RODS, STATIC
+from benchmarks.study.arms import RODS, STATIC, get
 from benchmarks.study.compare import MODES, Difference
 from benchmarks.study.figures import MODE_TITLES, Told
 from benchmarks.study.summary import STAGES, ZONES, Summary
+from benchmarks.study.trials import Trial
 from rods.evaluation.statistics import Interval
 
 Rows = list[tuple[str, Mapping[str, Difference]]]
@@ -124,6 +125,18 @@ def kinds(told: Sequence[Told]) -> str:
         values = [fmean(own[place] for own in everyone) for place in (0, 1)]
         values += [fmean(run.by_kind[kind][place] for run in each.list) for each in shown for place in (2, 3)]
         rows.append([kind, *(f"{value:.2f}" for value in values)])
+    return _table(head, rows)
+
+
+def trials(told: Sequence[Trial]) -> str:
+    """What was tried on other seeds: held-out reward before and after."""
+    rows = []
+    for each in told:
+        start, end = each.run.curve[0], each.run.curve[-1]
+        ways = [f"{getattr(start, mode):.3f} → {getattr(end, mode):.3f}" for mode in MODES]
+        row = [each.settings, get(each.run.arm).title, str(each.run.seed), *ways]
+        rows.append([*row, f"{each.run.zero_variance:.2f}"])
+    head = ["", "arm", "seed", *(f"R_P, {MODE_TITLES[mode]}" for mode in MODES), "groups without variance"]
     return _table(head, rows)
 
 

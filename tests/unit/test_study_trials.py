@@ -1,0 +1,40 @@
+"""What was tried before the study: read with its settings, never from a seed that is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from study_examples import summary
+
+from benchmarks.study import sections, trials, world
+from benchmarks.study import summary as summaries
+from benchmarks.study.trials import TrialError
+
+
+def trial(folder: Path, seed: int, told: str = "12 seed tasks") -> Path:
+    own = folder / "twelve"
+    summaries.write(own, summary("rods", seed))
+    if told:
+        (own / trials.SETTINGS).write_text(told + "\n")
+    return folder
+
+
+def test_a_trial_comes_with_its_settings_and_where_it_went(tmp_path: Path) -> None:
+    (found,) = trials.read(trial(tmp_path, world.TUNING[0]))
+    assert (found.settings, found.run.seed) == ("12 seed tasks", world.TUNING[0])
+    assert "| 12 seed tasks | RODS | 100 | 0.400 → 0.600 | 0.500 → 0.700 | 0.40 |" in sections.trials([found])
+
+
+def test_what_was_tried_on_a_reported_seed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrialError, match=f"found seed {world.REPORTED[0]}"):
+        trials.read(trial(tmp_path, world.REPORTED[0]))
+
+
+def test_a_trial_says_by_what_settings_it_was_run(tmp_path: Path) -> None:
+    with pytest.raises(TrialError, match=r"settings\.txt"):
+        trials.read(trial(tmp_path, world.TUNING[0], told=""))
+
+
+def test_those_of_the_repository_are_sound() -> None:
+    assert trials.read(trials.TRIALS)
