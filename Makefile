@@ -58,7 +58,7 @@ slurm-short: $(STAMP)
 	$(BIN)/pytest -q tests/slurm -m "not nightly"
 
 docs: $(STAMP)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo 'open site/index.html'
 
 system:
