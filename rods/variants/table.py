@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rods.variants.collect import LEFT_OUT, Item
+from rods.width import fitting
 
 _REASON_CHARS = 80
 _WIDE = 200  # where nobody says how wide it is: nothing is cut to a width that nobody has
@@ -40,7 +41,7 @@ def show(items: Sequence[Item]) -> None:
 
 def _table(rows: Sequence[_Row], width: int) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, _GAP, 0, 0))
-    names = _fitting(rows, width)
+    names = fitting({name: _width(rows, name) + _GAP for name in _NAMES}, _GIVEN_UP, width)
     for name in names:
         table.add_column(
             name,
@@ -51,15 +52,6 @@ def _table(rows: Sequence[_Row], width: int) -> Table:
     for row in rows:
         table.add_row(*(Text(row[name]) for name in names))
     return table
-
-
-def _fitting(rows: Sequence[_Row], width: int) -> list[str]:
-    names = list(_NAMES)
-    for name in _GIVEN_UP:
-        if sum(_width(rows, kept) + _GAP for kept in names) <= width:
-            break
-        names.remove(name)
-    return names
 
 
 def _width(rows: Sequence[_Row], name: str) -> int:

@@ -10,6 +10,7 @@ from rich.text import Text
 from rods.watch.listing import Line
 from rods.watch.render import STYLES, duration, hours
 from rods.watch.steps import total_text
+from rods.width import fitting
 
 _GAP = 2  # blanks between columns
 _RUN = "run"
@@ -24,7 +25,7 @@ def table(lines: Sequence[Line], width: int) -> Table:
     """The lines as a table that fits `width` columns: names are whole as long as giving up others makes room."""
     rows = [_cells(line) for line in lines]
     shown = Table(box=None, padding=(0, _GAP, 0, 0), header_style="dim")
-    names = _fitting(rows, width)
+    names = fitting({name: _width(rows, name) + _GAP for name in _NAMES}, _GIVEN_UP, width)
     room = width - sum(_width(rows, name) + _GAP for name in names[1:]) - _GAP
     shown.add_column(_RUN, overflow="fold", min_width=max(1, min(_width(rows, _RUN), room)))
     for name in names[1:]:
@@ -32,15 +33,6 @@ def table(lines: Sequence[Line], width: int) -> Table:
     for row in rows:
         shown.add_row(*(row[name] for name in names))
     return shown
-
-
-def _fitting(rows: Sequence[dict[str, Text]], width: int) -> list[str]:
-    names = list(_NAMES)
-    for name in _GIVEN_UP:
-        if sum(_width(rows, kept) + _GAP for kept in names) <= width:
-            break
-        names.remove(name)
-    return names
 
 
 def _width(rows: Sequence[dict[str, Text]], name: str) -> int:
