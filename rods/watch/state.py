@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
+from statistics import median_high
 from typing import Any, TypeVar
 
 from launchers import jobs as submissions
@@ -189,7 +190,7 @@ def pace_s(steps: Sequence[dict[str, Any]]) -> float | None:
     recent = steps[-ETA_STEPS - 1 :]
     gaps = [b["time"] - a["time"] for a, b in pairwise(recent) if b["step"] == a["step"] + 1]
     # The median: the pause of a restart or of an epoch's end is no pace.
-    return float(sorted(gaps)[len(gaps) // 2]) if gaps else None
+    return median_high(gaps) if gaps else None
 
 
 def throughput(steps: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -198,8 +199,10 @@ def throughput(steps: Sequence[dict[str, Any]]) -> dict[str, float]:
     if not pace:
         return {}
     found = {"steps_per_hour": 3600 / pace}
-    if "rollouts" in steps[-1]:
-        found["rollouts_per_hour"] = steps[-1]["rollouts"] * 3600 / pace
+    rollouts = [step["rollouts"] for step in steps[-ETA_STEPS:] if "rollouts" in step]
+    if rollouts:
+        # The median here too: an epoch's last step has only the tasks that are left.
+        found["rollouts_per_hour"] = median_high(rollouts) * 3600 / pace
     return found
 
 

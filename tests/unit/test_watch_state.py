@@ -228,6 +228,12 @@ def test_pace_is_told_by_the_hour() -> None:
     assert throughput(steps[:1]) == {}
 
 
+def test_the_short_last_step_of_an_epoch_is_no_pace() -> None:
+    counts = (96, 96, 96, 8)
+    steps = [{"step": step, "time": 10.0 * step, "rollouts": n} for step, n in enumerate(counts, 1)]
+    assert throughput(steps) == {"steps_per_hour": 360.0, "rollouts_per_hour": 34560.0}
+
+
 def test_the_newest_evaluation_of_each_split_and_mode_is_shown(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     writer = MetricsWriter(run.metrics / "train.jsonl")
