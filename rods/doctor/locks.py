@@ -12,7 +12,7 @@ from pathlib import Path
 from rods.doctor.finding import Finding, Level
 from rods.doctor.processes import beside
 
-_UNUSED = "No run depends on it: what roles share they claim by rename."
+_UNUSED = "No training depends on it: what roles share they claim by rename."
 _ABSENT = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +20,13 @@ from rods.evaluation import policies
 from rods.exchange import marker
 from rods.exchange.atomic import CorruptFileError, make_dirs, read_json, write_json
 
+TRAJECTORIES = "trajectories.jsonl"  # what was played
 POLICY = "policy"  # a checkpoint's weights, gathered
 _NOTE = "evaluation.json"  # what a folder is for, written before anything is played
 _PIN = "pinned.json"  # the checkpoint that a launched evaluation began with
 _LOCK = ".lock"
 _HOLDER = ".holder.json"
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)  # of flock, by file system
 
 
 class EvaluationError(RodsError):
@@ -31,14 +34,18 @@ class EvaluationError(RodsError):
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Keep other processes out of `folder`, which is made. A process that is killed lets go of it.
+
+    Args:
+        say: told where the file system has no locks, so that others are not kept out.
 
     Raises:
         EvaluationError: another process evaluates there; names it.
     """
     make_dirs(folder)
-    lock = FileLock(folder / _LOCK, timeout=0)
+    # A marker in the lock's place would outlive a process that is killed on another node.
+    lock = FileLock(folder / _LOCK, timeout=0, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
@@ -46,6 +53,12 @@ def alone(folder: Path) -> Iterator[None]:
             f"{folder}: {_holder(folder)} plays this evaluation; wait for its end and start the command again to read "
             "the result, or give another --out"
         ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        say(
+            f"note: {folder}: no file locks here ({error.strerror}); do not start this evaluation twice at once"
+        )
     try:
         write_json(folder / _HOLDER, {"pid": os.getpid(), "host": socket.gethostname()})
         yield
@@ -89,25 +102,11 @@ def began_with(folder: Path) -> policies.Chosen | None:
     Raises:
         CorruptFileError: the note of it is damaged; names it.
     """
-    file = folder / _PIN
-    if not file.is_file():
+    if not (folder / _PIN).is_file():
         return None
-    body = read_json(file)
-    try:
-        pinned = policies.Chosen(
-            str(body["given"]),
-            Path(body["folder"]),
-            Path(body["run"]),
-            int(body["step"]),
-            str(body["sha256"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFileError(
-            f"{file}: expected the checkpoint that this evaluation began with, found {str(body)[:200]}; "
-            f"remove {folder} to begin anew"
-        ) from error
-    there = (folder / POLICY / "config.json").is_file() or marker.flaw(pinned.folder) is None
-    return pinned if there else None
+    kept = _read_pin(folder)
+    there = (folder / POLICY / "config.json").is_file() or marker.flaw(kept.folder) is None
+    return kept if there else None
 
 
 def pinned(given: str, folder: Path) -> policies.Chosen:
@@ -117,23 +116,57 @@ def pinned(given: str, folder: Path) -> policies.Chosen:
     removed before its weights were gathered has played nothing, and begins anew.
 
     Raises:
+        EvaluationError: something was played with a checkpoint of which nothing is left.
         RodsError: as `rods.evaluation.policies.find`; or a damaged note.
     """
     before = began_with(folder)
     if before is not None:
         return before
+    _begin_anew(folder)
     found = policies.find(given)
     if found.run is None or found.step is None:
         return found
     make_dirs(folder)
-    if (folder / _PIN).is_file():
-        (folder / _NOTE).unlink(missing_ok=True)
     kept = replace(
         found, folder=found.folder.resolve(), run=found.run.resolve(), sha256=policies.fingerprint(found)
     )
     body = {name: getattr(kept, name) for name in ("given", "step", "sha256")}
     write_json(folder / _PIN, {**body, "folder": str(kept.folder), "run": str(kept.run)})
     return kept
+
+
+def _read_pin(folder: Path) -> policies.Chosen:
+    body = read_json(folder / _PIN)
+    try:
+        if "\0" in body["folder"] + body["run"]:
+            raise ValueError("a path with a null byte")
+        return policies.Chosen(
+            str(body["given"]),
+            Path(body["folder"]),
+            Path(body["run"]),
+            int(body["step"]),
+            str(body["sha256"]),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CorruptFileError(
+            f"{folder / _PIN}: expected the checkpoint that this evaluation began with, found {str(body)[:200]}; "
+            f"remove {folder} to begin anew"
+        ) from error
+
+
+def _begin_anew(folder: Path) -> None:
+    """Forget a checkpoint of which nothing is left, unless something was played with it."""
+    if not (folder / _PIN).is_file():
+        return
+    if (folder / TRAJECTORIES).is_file() and (folder / TRAJECTORIES).stat().st_size:
+        began = _read_pin(folder)
+        raise EvaluationError(
+            f"{folder}: expected the checkpoint that this evaluation began with, step {began.step} of {began.run}, or "
+            f"its weights in {POLICY}/, found neither; what was played cannot go on with another one: remove the "
+            "folder to begin anew"
+        )
+    (folder / _NOTE).unlink(missing_ok=True)
+    (folder / _PIN).unlink()
 
 
 def _holder(folder: Path) -> str:

@@ -10,13 +10,13 @@ from typing import Any
 from rods import reward as rewards
 from rods.config import Config
 from rods.errors import RodsError
+from rods.evaluation import folders
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Engine
 from rods.rollout.episode import Rollout, episodes
 from rods.tasks.model import Task
 
 Trajectory = dict[str, Any]
-TRAJECTORIES = "trajectories.jsonl"
 _READ = {
     "task_id": str,
     "type": str,
@@ -48,10 +48,10 @@ def play(
     Raises:
         TrajectoryError: see `read`.
     """
-    done = read(folder / TRAJECTORIES)
+    done = read(folder / folders.TRAJECTORIES)
     waiting = [task for task in tasks if task.id not in done]
     book = {task.id: task for task in waiting}
-    with (folder / TRAJECTORIES).open("a", encoding="utf-8") as kept:
+    with (folder / folders.TRAJECTORIES).open("a", encoding="utf-8") as kept:
         on_progress(len(done), len(tasks))
         for rollout in episodes(
             engine, chat, waiting, 1, config.rollout, config.simulation, config.reward, config.seed

@@ -106,7 +106,7 @@ def evaluate(exam: Prepared, audience: Audience) -> tuple[Path, dict[str, Any]]:
     if found is None:
         if exam.chosen.run is not None and (why := failure(RunDir.open(exam.chosen.run))):
             audience.say(f"note: {exam.chosen.run} failed, and is scored as it was then: {why}")
-        with folders.alone(folder):
+        with folders.alone(folder, audience.say):
             found = _finished(folder, exam) or _scored(folder, exam, audience)
     return folder, found
 

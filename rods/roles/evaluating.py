@@ -56,7 +56,7 @@ def main(run_dir: str, attempt: int) -> int:
         except _StoppedError:
             watcher.diary.end(False)
             return os.EX_TEMPFAIL
-        played = play.read(folder / play.TRAJECTORIES)
+        played = play.read(folder / folders.TRAJECTORIES)
         scores = {task: float(each["progress"]) for task, each in played.items()}
         event = graded(Exam(exam.order.split, mode, 0, 0), exam.tasks, scores)
         _journal(run, attempt, exam, event)

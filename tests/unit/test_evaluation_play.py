@@ -12,7 +12,8 @@ import random_policy
 
 from rods.config import Config, ModelConfig, RolloutConfig, TasksConfig
 from rods.evaluation import play, result, suites
-from rods.evaluation.play import TRAJECTORIES, TrajectoryError
+from rods.evaluation.folders import TRAJECTORIES
+from rods.evaluation.play import TrajectoryError
 from rods.rollout.chat import Chat
 from rods.rollout.engine import Completion, Request
 from rods.tasks import load

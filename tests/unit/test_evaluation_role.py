@@ -118,7 +118,8 @@ def test_two_processes_do_not_play_one_evaluation(tmp_path: Path, start: Path) -
     out = tmp_path / "out"
     few = (*OVERRIDES, "model.max_length=512", "tasks.heldout_count=1")
     exam = prepare(Order(str(start), "scripted", "heldout", out, few))
-    held = f"from rods.evaluation.folders import alone; from pathlib import Path\nwith alone(Path({str(out)!r})): "
+    held = "from rods.evaluation.folders import alone; from pathlib import Path\n"
+    held += f"with alone(Path({str(out)!r}), print): "
     with subprocess.Popen(
         [sys.executable, "-c", held + "print(flush=True); input()"],
         stdin=subprocess.PIPE,
@@ -133,7 +134,7 @@ def test_two_processes_do_not_play_one_evaluation(tmp_path: Path, start: Path) -
         assert not (out / "trajectories.jsonl").exists()
         other.kill()
     folder, found = evaluate(exam, SILENT)
-    with alone(folder):  # a finished one is read, whoever holds it
+    with alone(folder, pytest.fail):  # a finished one is read, whoever holds it
         assert evaluate(exam, REFUSING) == (folder, found)
 
 
