@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
+
+import yaml
 
 from launchers.paths import KEYS
 from rods.config import Config, ConfigError, EvaluationConfig
@@ -78,8 +80,9 @@ def _key(text: str) -> str:
 
 
 def _anchored(config: Config, text: str) -> str:
-    """A typed path as the configuration has it, in quotes: it is read as YAML."""
+    """A typed path as the configuration has it, in YAML's quotes: JSON's split what is beyond 16 bits."""
     if _key(text) not in KEYS:
         return text
     section, name = _key(text).split(".")
-    return f"{_key(text)}={json.dumps(getattr(getattr(config, section), name))}"
+    quoted = yaml.safe_dump(getattr(getattr(config, section), name), default_style='"', width=math.inf)
+    return f"{_key(text)}={quoted.strip()}"

@@ -25,7 +25,7 @@ from rods.config import (
     TrackingConfig,
 )
 from rods.errors import RodsError
-from rods.evaluation import play, policies, result
+from rods.evaluation import folders, play, policies, result
 from rods.exchange import stop
 from rods.exchange.atomic import CorruptFileError
 from rods.exchange.lineage import history
@@ -85,7 +85,7 @@ def test_the_result_lies_in_the_run_and_its_journal_is_that_of_a_run_without_ste
     events = history(run.journal_dir, "train")
     assert [event["name"] for event in events] == ["run_started", "evaluation_done", "run_finished"]
     folder = run.path / "evaluations" / "scripted-heldout"
-    played = play.read(folder / play.TRAJECTORIES)
+    played = play.read(folder / folders.TRAJECTORIES)
     assert events[1]["scores"] == {task: each["progress"] for task, each in played.items()}
     assert (events[1]["mode"], events[1]["split"], events[1]["count"]) == ("greedy", "heldout", 3)
     (line,) = read_metrics(run.metrics / "train.jsonl")
@@ -99,7 +99,7 @@ def test_asked_to_stop_it_keeps_what_was_played_and_another_attempt_goes_on(
     run = made(tmp_path, start, "rollout.temperature=1.0")
     asked_to_stop_after_two(run, monkeypatch)
     assert evaluating.main(str(run.path), 1) == os.EX_TEMPFAIL
-    file = run.path / "evaluations" / "scripted-heldout" / play.TRAJECTORIES
+    file = run.path / "evaluations" / "scripted-heldout" / folders.TRAJECTORIES
     kept = file.read_bytes()
     assert len(kept.splitlines()) == 2
     assert not list(run.journal_dir.glob("*"))
@@ -205,16 +205,19 @@ def test_what_it_would_refuse_as_it_starts_is_refused_before_the_launch(
         place.check_files(Config(evaluation=asked), (*TYPED, typed))
 
 
-def test_paths_that_were_typed_are_read_as_they_were_frozen(tmp_path: Path, start: Path) -> None:
+@pytest.mark.parametrize(
+    "path", ["/a: b/recordings", "/é/😀", "/q'\"u\\", "/tab\t\x85", "/a=b,[c]", "/" + "long " * 40]
+)
+def test_paths_that_were_typed_are_read_as_they_were_frozen(tmp_path: Path, start: Path, path: str) -> None:
     run = made(tmp_path, start, "simulation.cassettes=recordings", "+model.path=there", "rollout.top_p=1.0")
     config = Config(
         evaluation=EvaluationConfig(True, str(start), "scripted", "heldout"),
-        simulation=SimulationConfig(cassettes="/a: b/recordings"),
+        simulation=SimulationConfig(cassettes=path),
         model=ModelConfig(path="/begun/there"),
     )
     words = evaluating.order_of(run, config).overrides
     merged = OmegaConf.from_dotlist([text.lstrip("+") for text in words])
-    assert (merged.simulation.cassettes, merged.model.path) == ("/a: b/recordings", "/begun/there")
+    assert (merged.simulation.cassettes, merged.model.path) == (path, "/begun/there")
     assert merged.rollout.top_p == 1.0
 
 
