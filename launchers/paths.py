@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,4 +28,4 @@ def absolute(config: Config) -> Config:
 def _anchored(path: str) -> str:
     if not path or path.startswith("/"):
         return path
-    return str(Path(path).expanduser().absolute())
+    return str(Path(os.path.expanduser(path)).absolute())

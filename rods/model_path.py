@@ -29,7 +29,7 @@ def anchored(path: str) -> str:
     if not path or path.startswith(("/", _SHIPPED)):
         return path
     if path in (".", "..") or path.startswith(_ONLY_PATHS) or os.path.exists(path):
-        return str(Path(path).expanduser().absolute())
+        return str(Path(os.path.expanduser(path)).absolute())  # ~STRANGER stays: no such folder
     return path
 
 
@@ -114,7 +114,10 @@ def check_weights(path: str) -> None:
 def _parts(index: Path) -> list[str]:
     """Names of the files that the weights are in."""
     try:
-        return sorted(set(map(str, json.loads(index.read_bytes())["weight_map"].values())))
+        found = sorted(set(map(str, json.loads(index.read_bytes())["weight_map"].values())))
+        if not found:
+            raise ValueError("it names no part")
+        return found
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelNotFoundError(
             f"{index}: expected the index of a model's weights, found something else ({type(error).__name__}: "

@@ -56,6 +56,10 @@ def test_what_can_only_be_a_path_becomes_absolute_though_it_is_not_here(
     monkeypatch.setenv("HOME", "/home/her")
     assert anchored("./elsewhere") == str(here / "elsewhere")
     assert anchored("~/models/4b") == "/home/her/models/4b"
+    assert anchored("~nobody.of.this.name/4b") == str(here / "~nobody.of.this.name/4b")
+    assert paths.absolute(Config(tasks=TasksConfig(path="~nobody.of.this.name/t"))).tasks.path == str(
+        here / "~nobody.of.this.name/t"
+    )
 
 
 def test_a_run_without_relative_paths_keeps_its_identity(here: Path) -> None:
