@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from rich.text import Text
 
 from rods.config import RolloutConfig
 from rods.rollout.engine import resolve_name
@@ -57,6 +60,8 @@ def _last_words(logs: Path) -> str:
     newest = max(written, key=lambda path: path.stat().st_mtime)
     with newest.open("rb") as stream:
         stream.seek(max(0, newest.stat().st_size - _TAIL_BYTES))
-        lines = stream.read().decode(errors="replace").split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        text = stream.read().decode(errors="replace")
+    # A progress bar's states are parted by \r, names of processes are coloured.
+    lines = (Text.from_ansi(line).plain.strip() for line in reversed(re.split(r"[\r\n]", text)))
+    last = next((line for line in lines if line), "")
     return f"; {newest.name}: {last[:_LONGEST]}"

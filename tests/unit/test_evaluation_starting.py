@@ -29,6 +29,22 @@ def test_a_long_start_is_told_with_the_last_line_of_the_newest_log(tmp_path: Pat
     assert said[-1].startswith("ready after ")
 
 
+def test_of_a_progress_bar_its_last_state_is_told_without_colours(tmp_path: Path) -> None:
+    bar = b"up\n\x1b[0;36m(EngineCore pid=7)\x1b[0;0m \rLoading:   0%\r\x1b[32mLoading: \xff 50%\x1b[0m\r"
+    (tmp_path / "engine-0.log").write_bytes(bar)
+    said: list[str] = []
+    reminded = threading.Event()
+
+    def say(sentence: str) -> None:
+        said.append(sentence)
+        if sentence.startswith("still"):
+            reminded.set()
+
+    with starting.told(RolloutConfig(placement="served"), tmp_path, say, every_s=0.01):
+        assert reminded.wait(20)
+    assert said[1].endswith("; engine-0.log: Loading: � 50%")
+
+
 def test_of_an_engine_that_does_not_start_nobody_says_that_it_is_ready(tmp_path: Path) -> None:
     said: list[str] = []
     with pytest.raises(RuntimeError), starting.told(RolloutConfig(engine="hf"), tmp_path, said.append):
