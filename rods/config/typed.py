@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 
 from rods.config import Config, ConfigError
 from rods.config.folder import FOLDER, choices
@@ -15,6 +15,7 @@ from rods.config.folder import FOLDER, choices
 _NO_KEY = re.compile(r"Could not override '([^']+)'")
 _NO_VALUE = re.compile(r"Error parsing override '([^'=]+)'\s+missing EQUAL")
 _SEVERAL = re.compile(r"Ambiguous value for argument '([^']+)'")
+_PLAIN = re.compile(r"([\w.+@/-]+)=([^'\"\\$`!\[\]{}(),]+)")  # what quotes alone make readable
 _ADDED = ("experiment", "ablation")  # groups without a default, written with a plus
 _UNNAMED = Config().experiment
 
@@ -35,6 +36,11 @@ def explained(error: HydraException) -> str:
         return f"{match[1]}: expected KEY=VALUE;{_meant(match[1], choices('experiment'), '+experiment=')}"
     if match := _NO_KEY.match(text):
         return _no_key(match[1])
+    if isinstance(error, OverrideParseException) and (match := _PLAIN.fullmatch(error.override)):
+        return (
+            f"{error.override}: a value with ~, =, # or letters that are not English stands in quotes of its own, "
+            f"within the shell's: \"{match[1]}='{match[2]}'\""
+        )
     return " ".join(text.split()) or " ".join(str(error.__cause__).split())
 
 

@@ -29,6 +29,8 @@ TINY = "+experiment=rods_tiny"
         (["experiment=rods_tiny"], "write it with a plus, +experiment=NAME"),
         (["rods_tiny"], "did you mean +experiment=rods_tiny?"),
         ([TINY, "seed=1,2"], "seed=1,2: several values are a sweep: add -m"),
+        ([TINY, "model.path=~/4b"], """of its own, within the shell's: "model.path='~/4b'\""""),
+        ([TINY, "model.path=a=é"], """of its own, within the shell's: "model.path='a=é'\""""),
         ([TINY, "seed=[1"], "no viable alternative at input"),
     ],
 )
