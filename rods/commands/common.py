@@ -42,9 +42,7 @@ def find_run(run: str) -> Path:
         return _newest()
     if Path(run).exists() or "/" in run:
         return Path(run)
-    found = sorted(
-        path.parent for path in RUNS.glob("[!.]*/manifest.json") if path.parent.name.startswith(run)
-    )
+    found = _begun(run)
     exact = [path for path in found if path.name == run]
     if len(exact or found) > 1:
         raise UsageError(
@@ -56,6 +54,17 @@ def find_run(run: str) -> Path:
             f"RUN = {run}: no run under {RUNS} begins so, and it is no path; see rods ls, or give the run's path"
         )
     return (exact or found)[0]
+
+
+def begins_a_run(name: str) -> bool:
+    """Whether a run under ./runs has this name, or one that begins so."""
+    return bool(_begun(name))
+
+
+def _begun(name: str) -> list[Path]:
+    return sorted(
+        path.parent for path in RUNS.glob("[!.]*/manifest.json") if path.parent.name.startswith(name)
+    )
 
 
 def _newest() -> Path:

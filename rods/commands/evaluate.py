@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rods.commands.common import LATEST, find_run, flag
+from rods.commands.common import LATEST, begins_a_run, find_run, flag
 
 
 def evaluate(
@@ -18,8 +18,8 @@ def evaluate(
         str,
         typer.Argument(
             metavar="POLICY",
-            help="A run (its path, its name under ./runs, 'latest'), a checkpoint's folder, a Hugging Face folder or "
-            "name, or shipped/tiny.",
+            help="A run (its path, its name under ./runs or its beginning, 'latest'), a checkpoint's folder, a Hugging "
+            "Face folder or name, or shipped/tiny.",
         ),
     ],
     overrides: Annotated[
@@ -49,7 +49,7 @@ def evaluate(
     from rods.roles.evaluate import Audience, Order, evaluate, prepare
 
     other = result.read(against) if against else None
-    named = str(find_run(policy)) if policy == LATEST or (Path("runs") / policy).exists() else policy
+    named = str(find_run(policy)) if policy == LATEST or begins_a_run(policy) else policy
     order = Order(named, suite, split, out, tuple(overrides or ()))
     try:
         folder, found = evaluate(prepare(order), Audience(_tell, _say))

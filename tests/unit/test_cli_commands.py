@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from watch_examples import make_run
 
 from rods.cli import app, main
-from rods.commands.common import UsageError, find_run
+from rods.commands.common import UsageError, begins_a_run, find_run
 from rods.exchange.rundir import NotARunDirError, RunDir
 
 
@@ -72,6 +72,20 @@ def test_latest_is_the_newest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     runs = [RunDir.create(Path("runs"), "same", "0" * 64) for _ in range(3)]
     assert find_run("latest").resolve() == runs[-1].path
     assert find_run("runs/other") == Path("runs/other")
+    assert find_run(runs[0].path.name[:-1]).resolve() == runs[0].path
+    assert begins_a_run(runs[0].path.name[:-1])
+    assert not begins_a_run("other/same")
+
+
+def test_a_policy_may_be_named_by_the_beginning_of_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = RunDir.create(Path("runs"), "begun", "0" * 64)
+    done = CliRunner().invoke(app, ["evaluate", "begun", "--suite", "scripted"])
+    # It has no policy yet, and the refusal is about the run, not about a model of that name.
+    assert done.exit_code != 0
+    assert run.path.name in str(done.exception) + done.output
 
 
 def rods(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
