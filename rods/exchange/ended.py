@@ -7,6 +7,17 @@ from rods.exchange.atomic import CorruptFileError, read_json
 from rods.exchange.rundir import RunDir
 
 
+def remark(run: RunDir) -> str:
+    """What a reader of `run` who needs no more than its other files is told of its end: that it failed and why, or
+    that the record is damaged; "" where there is nothing to tell.
+    """
+    try:
+        why = failure(run)
+    except CorruptFileError as error:
+        return f"how {run.path.name} ended is not known: {error}"
+    return f"{run.path.name} failed: {why}" if why else ""
+
+
 def failure(run: RunDir) -> str:
     """Why the last attempt of `run` failed, as it recorded it, its log's last lines below; "" where none did.
 

@@ -16,7 +16,7 @@ from rods.config import Config
 from rods.evaluation import folders, play, policies, result, starting, suites
 from rods.evaluation.settings import content, settings
 from rods.exchange.atomic import make_dirs, write_json
-from rods.exchange.ended import failure
+from rods.exchange.ended import remark
 from rods.exchange.rundir import RunDir
 from rods.rollout import engine as engines
 from rods.rollout.chat import Chat, load_tokenizer
@@ -104,8 +104,8 @@ def evaluate(exam: Prepared, audience: Audience) -> tuple[Path, dict[str, Any]]:
     folder = exam.order.out or _folder(exam.chosen, exam.facts)
     found = _finished(folder, exam)
     if found is None:
-        if exam.chosen.run is not None and (why := failure(RunDir.open(exam.chosen.run))):
-            audience.say(f"note: {exam.chosen.run} failed, and is scored as it was then: {why}")
+        if exam.chosen.run is not None and (told := remark(RunDir.open(exam.chosen.run))):
+            audience.say(f"note: the policy is scored as its run left it; {told}")
         with folders.alone(folder, audience.say):
             found = _finished(folder, exam) or _scored(folder, exam, audience)
     return folder, found

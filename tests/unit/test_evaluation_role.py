@@ -21,6 +21,7 @@ from rods.evaluation import policies
 from rods.evaluation.folders import EvaluationError, alone
 from rods.evaluation.policies import PolicyError
 from rods.exchange import marker
+from rods.exchange.ended import remark
 from rods.roles.evaluate import Audience, Order, evaluate, prepare
 from rods.roles.outcome import Outcome, Status, record
 
@@ -91,6 +92,25 @@ def test_an_evaluation_is_kept_in_its_run_and_repeated_for_free(tmp_path: Path, 
     assert found["engine"] == "hf"
     assert {"torch", "transformers", "bfcl-eval", "python"} <= set(found["versions"])
     assert evaluate(prepare(order), REFUSING) == (folder, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"status": "failed", "sentence": "out of memory"}', "{run} failed: out of memory"),
+        ("{", "how {run} ended is not known: "),
+        ('{"status": "finished"}', ""),
+    ],
+)
+def test_how_a_run_ended_keeps_nobody_from_its_policy(
+    tmp_path: Path, start: Path, text: str, told: str
+) -> None:
+    run = made_run(tmp_path, start)
+    number = run.next_attempt()
+    run.attempt_dir(number).mkdir(parents=True, exist_ok=True)
+    (run.attempt_dir(number) / "outcome.json").write_text(text)
+    assert remark(run).startswith(told.format(run=run.path.name))
+    assert bool(remark(run)) == bool(told)
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "{}", '{"policy": []}'])
