@@ -70,10 +70,15 @@ def _values(kin: Sequence[_Settings], key: str) -> dict[str, str]:
     """What is shown of each value of a setting: its beginning, or its end where beginnings are alike, or all of it."""
     whole = sorted({each[key] for each in kin if key in each})
     for cut in (shorten, _end):
-        shown = {value: cut(value, _MOST_VALUE) for value in whole}
+        shown = {value: cut(_line(value), _MOST_VALUE) for value in whole}
         if len(set(shown.values())) == len(whole):
             return shown
-    return dict(zip(whole, whole, strict=True))
+    return {value: _line(value) for value in whole}
+
+
+def _line(text: str) -> str:
+    """A prompt has several lines, a name stands in one."""
+    return text.replace("\n", "↵")
 
 
 def _end(text: str, most: int) -> str:

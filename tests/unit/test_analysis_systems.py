@@ -92,6 +92,19 @@ def test_values_that_begin_alike_are_shown_where_they_differ(tmp_path, values, s
     assert found == [f"tiny (model.path={text})" for text in shown]
 
 
+def test_a_name_of_texts_of_several_lines_stands_in_one():
+    prompts = (
+        "be short\nand good",
+        "be short\nand kind",
+        "x" * 40 + "\na" + "y" * 40,
+        "x" * 40 + "\nb" + "y" * 40,
+    )
+    found = system_names.names([{"experiment": "tiny", "model.system_prompt": text} for text in prompts])
+    assert found[0] == "tiny (model.system_prompt=be short↵and good)"
+    assert len(set(found)) == 4
+    assert not any("\n" in name for name in found)
+
+
 def test_settings_of_another_version_are_named_only_where_nothing_else_differs(tmp_path):
     plain, newer, other = made(tmp_path, {}, {"added__later": True}, {"model__dtype": "bfloat16"})
     assert names([plain, newer]) == ["tiny", "tiny (added.later=True)"]
