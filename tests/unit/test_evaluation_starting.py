@@ -11,18 +11,24 @@ from rods.config import RolloutConfig
 from rods.evaluation import starting
 
 
-def test_a_long_start_is_told_with_the_last_line_of_the_newest_log(tmp_path: Path) -> None:
-    (tmp_path / "engine-0.log").write_text("loading shard 1\nloading shard 2\n\n")
+def reminded(logs: Path) -> list[str]:
+    """What is said of servers that start until one reminder was."""
     said: list[str] = []
-    reminded = threading.Event()
+    one = threading.Event()
 
     def say(sentence: str) -> None:
         said.append(sentence)
         if sentence.startswith("still"):
-            reminded.set()
+            one.set()
 
-    with starting.told(RolloutConfig(placement="served"), tmp_path, say, every_s=0.01):
-        assert reminded.wait(20)
+    with starting.told(RolloutConfig(placement="served"), logs, say, every_s=0.01):
+        assert one.wait(20)
+    return said
+
+
+def test_a_long_start_is_told_with_the_last_line_of_the_newest_log(tmp_path: Path) -> None:
+    (tmp_path / "engine-0.log").write_text("loading shard 1\nloading shard 2\n\n")
+    said = reminded(tmp_path)
     assert said[0] == f"starting 1 vLLM server(s), which takes minutes; log: {tmp_path}"
     assert said[1].startswith("still starting after ")
     assert said[1].endswith("; engine-0.log: loading shard 2")
@@ -32,16 +38,7 @@ def test_a_long_start_is_told_with_the_last_line_of_the_newest_log(tmp_path: Pat
 def test_of_a_progress_bar_its_last_state_is_told_without_colours(tmp_path: Path) -> None:
     bar = b"up\n\x1b[0;36m(EngineCore pid=7)\x1b[0;0m \rLoading:   0%\r\x1b[32mLoading: \xff 50%\x1b[0m\r"
     (tmp_path / "engine-0.log").write_bytes(bar)
-    said: list[str] = []
-    reminded = threading.Event()
-
-    def say(sentence: str) -> None:
-        said.append(sentence)
-        if sentence.startswith("still"):
-            reminded.set()
-
-    with starting.told(RolloutConfig(placement="served"), tmp_path, say, every_s=0.01):
-        assert reminded.wait(20)
+    said = reminded(tmp_path)
     assert said[1].endswith("; engine-0.log: Loading: � 50%")
 
 
