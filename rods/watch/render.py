@@ -36,7 +36,7 @@ _JOBS_SHOWN = 6
 def line(state: RunState) -> str:
     """The state in one line: what a log without a terminal gets every few seconds."""
     if state.step is None:
-        return f"[rods] {state.status} | {_roles(state) or 'no role has started'}"
+        return f"[rods] {state.status} | {_roles(state)}"
     parts = [
         f"epoch {state.epoch}/{state.epochs_total or '?'}",
         f"step {state.step}/{_total(state) or '?'}",
@@ -200,9 +200,10 @@ def _variants(state: RunState) -> str:
 
 def _roles(state: RunState) -> str:
     shown = {role: beat for role, beat in state.roles.items() if role != "supervisor"}
-    return ", ".join(
+    told = ", ".join(
         f"{role}: {beat['phase']} ({duration(beat['age_s'])} ago)" for role, beat in shown.items()
     )
+    return told or ("starting, none has reported yet" if state.status == "running" else "no role has started")
 
 
 def _evaluation(mode: str, evaluation: dict[str, object]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,15 @@ def test_before_the_first_step_nothing_is_made_up(tmp_path: Path) -> None:
     text = drawn(read_state(RunDir.create(tmp_path, "new", "0" * 64)), 80)
     assert "none yet" in text
     assert "reward" not in text
+
+
+def test_a_role_without_a_heartbeat_is_told_as_what_it_is(tmp_path: Path) -> None:
+    state = read_state(RunDir.create(tmp_path, "new", "0" * 64))
+    assert "no role has started" in drawn(state, 80)
+    running = replace(state, status="running")
+    for text in (drawn(running, 80), line(running)):
+        assert "starting, none has reported yet" in text
+        assert "no role" not in text
 
 
 def test_why_slurm_is_silent_is_said_once_for_all_jobs(tmp_path: Path) -> None:
