@@ -27,6 +27,8 @@ LINES = ("-", "--", "-.", ":")
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
 MODES = {"greedy": "greedy", "sampled": "temperature 1"}
 _MOST_PANELS = 8
+_LEAST_SPAN = 0.25  # of an axis of rewards: what is smaller is mostly chance and would look like a climb
+_BANDS = "bands from the lowest to the highest seed, of one seed by the standard error over the tasks"
 _WIDEST_LABEL = 44  # characters of a line
 _ORIGINS: dict[str, dict[str, Any]] = {
     "seeds": {"color": BLUE, "label": "original seeds"},
@@ -47,6 +49,7 @@ def learning_curves(systems: Sequence[System]) -> Figure | None:
     drawn = False
     for system, colour, line in styled(systems):
         drawn |= _band(axes, [_training(run) for run in system.runs.values()], colour, line, label(system))
+    _widen(axes)
     legend_below(figure, axes)
     return figure if drawn else None
 
@@ -66,6 +69,7 @@ def _evaluated(systems: Sequence[System], split: str, title: str) -> Figure | No
     panels = figure.subplots(1, 2, sharey=True)
     drawn = [_curves(axes, systems, split, mode) for axes, mode in zip(panels, MODES, strict=True)]
     panels[0].set_ylabel(title)
+    _widen(panels[0])
     legend_below(figure, panels[drawn.index(max(drawn))])
     return figure if any(drawn) else None
 
@@ -106,11 +110,8 @@ def rows_high(labels: Sequence[str], least: float = 1.0) -> float:
 
 FIGURES: dict[str, tuple[str, Callable[[Sequence[System]], Figure | None]]] = {
     "learning": ("Training reward; bands from the lowest to the highest seed", learning_curves),
-    "heldout": ("Held-out progress reward; bands from the lowest to the highest seed", heldout_curves),
-    "validation": (
-        "Progress reward on validation tasks; bands from the lowest to the highest seed",
-        validation_curves,
-    ),
+    "heldout": (f"Held-out progress reward; {_BANDS}", heldout_curves),
+    "validation": (f"Progress reward on validation tasks; {_BANDS}", validation_curves),
     "pool": ("Tasks by origin, variants that wait, and retirements; means over seeds", pool),
 }
 
@@ -130,16 +131,41 @@ def _curves(axes: Axes, systems: Sequence[System], split: str, mode: str) -> boo
     """The curves of one kind of decoding; whether there was any."""
     drawn = False
     for system, colour, line in styled(systems):
-        curves = [
-            {each.epoch: each.mean for each in tables.evaluations(run, split) if each.mode == mode}
+        found = [
+            [each for each in tables.evaluations(run, split) if each.mode == mode]
             for run in system.runs.values()
         ]
+        curves = [{each.epoch: each.mean for each in run} for run in found]
         drawn |= _band(axes, curves, colour, line, label(system), marker="o")
+        if len(found) == 1:
+            _errors(axes, found[0], colour)
     axes.set(title=MODES[mode], xlabel="epoch")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return drawn
+
+
+def _errors(axes: Axes, evaluations: Sequence[tables.Evaluation], colour: str) -> None:
+    """One seed says nothing of others; what its own tasks leave open is a band of a standard error to each side."""
+    known = [(each.epoch, each.mean, each.error) for each in evaluations if each.error is not None]
+    axes.fill_between(
+        [epoch for epoch, _, _ in known],
+        [mean - error for _, mean, error in known],
+        [mean + error for _, mean, error in known],
+        color=colour,
+        alpha=0.15,
+        linewidth=0,
+    )
+
+
+def _widen(axes: Axes) -> None:
+    """At least `_LEAST_SPAN` of the axis of rewards, which are never negative, around what is drawn."""
+    low, high = axes.get_ylim()
+    lacking = _LEAST_SPAN - (high - low)
+    if lacking > 0:
+        bottom = max(0.0, low - lacking / 2)
+        axes.set_ylim(bottom, bottom + _LEAST_SPAN)
 
 
 def _pool(axes: Axes, system: System) -> None:

@@ -232,6 +232,21 @@ def test_bands_reach_from_the_lowest_seed_to_the_highest(tmp_path):
     assert heights == {0.5, 0.9}
 
 
+def test_the_band_of_one_seed_is_the_standard_error_over_its_tasks(tmp_path):
+    figure = study_figures.heldout_curves(group([load(make_run(tmp_path, history(0.5)))]))
+    _, band = figure.axes[0].collections
+    heights = {round(float(y), 6) for x, y in band.get_paths()[0].vertices if x == 2}
+    assert heights == {0.333333, 0.666667}  # of 1 and three times a third
+
+
+@pytest.mark.parametrize("reward", [0.0, 0.5, 1.0])
+def test_hardly_any_change_does_not_fill_the_axis(tmp_path, reward):
+    run = make_run(tmp_path, [evaluated(1, 1, reward), evaluated(5, 2, reward)])
+    low, high = study_figures.heldout_curves(group([load(run)])).axes[0].get_ylim()
+    assert 0 <= low <= reward <= high
+    assert high - low >= 0.25
+
+
 def test_validation_has_a_figure_of_its_own_where_there_is_any(tmp_path):
     (path,) = runs_of(tmp_path, {1: 0.5})
     assert study_figures.validation_curves(group([load(path)])) is None
