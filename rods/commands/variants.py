@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rods.commands.common import LATEST, RunArgument, find_run, flag, reading
+from rods.commands.common import LATEST, RunArgument, UsageError, find_run, flag, reading
 
 
 def variants(
@@ -27,8 +27,11 @@ def variants(
     - `rods variants data/small`
     """
     from rods.exchange.rundir import RunDir
+    from rods.tasks.model import TaskType
     from rods.variants import collect, dataset, page, table
 
+    if task_type and task_type not in (known := [str(each) for each in TaskType]):
+        raise UsageError(f"--type {task_type}: expected one of {', '.join(known)}")
     folder, wanted = find_run(run), collect.Filter(rejected, task_type, seed)
     directory = None if dataset.is_dataset(folder) else RunDir.open(folder)
     with reading(folder):

@@ -152,6 +152,11 @@ def test_filters(run: RunDir, options: tuple[str, ...], expected: set[str]) -> N
     assert {json.loads(line)["id"] for line in result.output.splitlines()} == expected
 
 
+def test_a_type_that_no_task_has_is_refused(run: RunDir) -> None:
+    result = CliRunner().invoke(app, ["variants", str(run.path), "--type", "foo"])
+    assert str(result.exception) == "--type foo: expected one of base, miss_func, miss_param, long_context"
+
+
 def test_the_table_shows_text_of_the_run_as_it_is(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)  # a pipe has no width
     output = CliRunner().invoke(app, ["variants", str(run.path)]).output
