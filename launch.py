@@ -66,6 +66,7 @@ def launch_one(composed: DictConfig, asked: HydraConf) -> int:
     planned = plan.build(config)
     if config.launch.mode is LaunchMode.plan:
         place.check_files(config, overrides)
+        place.warn([config])
         show(plan.render(planned))
         return 0
     from rods.roles import launching  # not needed to plan

@@ -54,8 +54,12 @@ def weights(what: str, path: str) -> Finding:
     """Whether a model's files are here; compute nodes seldom reach the network."""
     try:
         where = location(path)
+        if where is not None:
+            model_path.check_weights(path)
     except RodsError as error:
-        return Finding(what, Level.unfit, str(error), "Set the path to a folder with config.json.")
+        return Finding(
+            what, Level.unfit, str(error), "Set the path to a folder with config.json and weights."
+        )
     if where is None:
         meaning = f"Compute nodes often reach no network; download them here first: hf download {path}"
         return Finding(what, Level.warning, f"{path}: not in the Hugging Face cache", meaning)

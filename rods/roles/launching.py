@@ -37,6 +37,7 @@ def launch(config: Config, plan: Plan, overrides: list[str]) -> int:
     """
     console = LastingConsole()
     place.check(config, overrides)
+    place.warn([config])
     run, undo = _open(config) if config.launch.resume else _new(config, plan, overrides)
     try:
         return _start(config, run, undo, console)

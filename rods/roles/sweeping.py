@@ -41,11 +41,13 @@ def _main(loader: ConfigLoader, master: DictConfig, overrides: Sequence[str]) ->
     if points[0].config.launch.mode is LaunchMode.plan:
         for point in points:
             place.check_files(point.config, point.overrides)
+        place.warn(point.config for point in points)
         show(sweep_table.costs(points))
         return 0
     show(sweep_table.listing(made))
     for point in points:
         place.check(point.config, point.overrides)
+    place.warn(point.config for point in points)
     return int(PLACES.get(points[0].config.cluster.kind)(points))
 
 

@@ -224,6 +224,8 @@ def test_weights_are_looked_for_where_the_roles_load_them(
     assert files.weights("w", "shipped/tiny").level is Level.ok
     assert files.weights("w", "shipped/huge").level is Level.unfit
     assert files.weights("w", str(tmp_path)).level is Level.unfit
+    (tmp_path / "config.json").write_text("{}")
+    assert "expected weights in" in files.weights("w", str(tmp_path)).measured
     absent = files.weights("w", "nobody/no-such-model")
     assert absent.level is Level.warning
     assert absent.meaning.endswith("hf download nobody/no-such-model")

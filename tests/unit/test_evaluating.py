@@ -186,6 +186,29 @@ def test_missing_weights_are_refused_before_a_start_on_this_machine(tmp_path: Pa
             place.check(config, typed)
 
 
+def test_models_that_a_cluster_may_have_are_missed_aloud(
+    start: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm = ClusterConfig(kind="slurm")
+    absent = ModelConfig(path="nobody/no-policy")
+    served = SynthesisConfig(enabled=True, backend="openai", model="nobody/no-teacher")
+    training = Config(cluster=slurm, model=absent, synthesis=served)
+    scoring = Config(cluster=slurm, evaluation=EvaluationConfig(True, "nowhere", "scripted", "heldout"))
+    there = replace(
+        training, model=ModelConfig(path=str(start)), synthesis=replace(served, base_url="http://h:1")
+    )
+    place.warn([there, replace(training, cluster=ClusterConfig(kind="local"))])
+    assert capsys.readouterr().err == ""
+    place.warn([training, there, training, scoring])
+    policy, teacher, scored = capsys.readouterr().err.splitlines()
+    assert policy.startswith(
+        "launch.py: warning: weights of the policy: nobody/no-policy: not in the Hugging"
+    )
+    assert policy.endswith("hf download nobody/no-policy")
+    assert teacher.endswith("hf download nobody/no-teacher")
+    assert scored.startswith("launch.py: warning: the policy to be scored: model.path = 'nowhere'")
+
+
 @pytest.mark.parametrize(
     ("typed", "split", "named"),
     [
