@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 from rods.errors import RodsError
@@ -15,6 +16,8 @@ _WEIGHTS = (
 _ASSETS = Path(__file__).parent / "assets"
 _SHIPPED = "shipped/"
 _ONLY_PATHS = ("/", "./", "../", "~")  # no name on the hub begins so
+
+_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+")  # ORG/NAME
 
 
 class ModelNotFoundError(RodsError):
@@ -81,10 +84,15 @@ def local(path: str) -> str:
     except ValueError:  # no name that the hub could have
         cached = None
     if not isinstance(cached, str):
+        advice = (
+            f"Compute nodes are offline, so nothing is downloaded here: run `hf download {path}` where there is a "
+            "network, with the same HF_HOME, or set model.path to a folder"
+            if _ON_HUB.fullmatch(path)
+            else "Set model.path to a folder, or to a model on the hub, ORG/NAME"
+        )
         raise ModelNotFoundError(
             f"model.path = {path!r}: expected a folder, or a model in the Hugging Face cache "
-            f"({constants.HF_HUB_CACHE}), found neither. Compute nodes are offline, so nothing is downloaded here: run "
-            f"`hf download {path}` where there is a network, with the same HF_HOME, or set model.path to a folder"
+            f"({constants.HF_HUB_CACHE}), found neither. {advice}"
         )
     return str(Path(cached).parent)
 

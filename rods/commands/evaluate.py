@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rods.commands.common import LATEST, begins_a_run, find_run, flag
+from rods.commands.common import LATEST, RUNS, UsageError, begins_a_run, find_run, flag
 
 
 def evaluate(
@@ -46,6 +46,7 @@ def evaluate(
     """
     from rods.evaluation import result
     from rods.evaluation.show import table
+    from rods.model_path import ModelNotFoundError
     from rods.roles.evaluate import Audience, Order, evaluate, prepare
 
     other = result.read(against) if against else None
@@ -53,6 +54,12 @@ def evaluate(
     order = Order(named, suite, split, out, tuple(overrides or ()))
     try:
         folder, found = evaluate(prepare(order), Audience(_tell, _say))
+    except ModelNotFoundError as error:
+        if Path(named).exists():
+            raise
+        raise UsageError(
+            f"POLICY = {policy}: no run under ./{RUNS}, no folder, no cached model. {error}"
+        ) from error
     except KeyboardInterrupt:
         typer.echo("stopped; what was played is kept, the same command goes on", err=True)
         raise typer.Exit(130) from None

@@ -88,6 +88,14 @@ def test_a_policy_may_be_named_by_the_beginning_of_its_run(
     assert run.path.name in str(done.exception) + done.output
 
 
+def test_a_policy_that_is_nowhere_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["evaluate", "nothere", "--suite", "scripted"])
+    said = str(done.exception)
+    assert said.startswith("POLICY = nothere: no run under ./runs, no folder, no cached model. ")
+    assert "hf download" not in said
+
+
 def rods(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
     code = "import sys; from rods.cli import main; main()"

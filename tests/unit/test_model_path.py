@@ -44,6 +44,13 @@ def test_what_cannot_be_a_name_is_refused_alike(path: str) -> None:
         local(path)
 
 
+def test_only_what_can_be_on_the_hub_is_to_be_downloaded() -> None:
+    with pytest.raises(ModelNotFoundError, match="found neither") as refused:
+        local("nothere")
+    assert "hf download" not in str(refused.value)
+    assert "ORG/NAME" in str(refused.value)
+
+
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError, match=r"no config\.json in it"):
         local(str(tmp_path))
