@@ -65,8 +65,8 @@ def costs(points: Sequence[Point]) -> str:
     return "\n".join(
         [
             columns(rows),
-            f"{_runs(len(points))}{throttle}: {bound}. Nothing was started; what one of them would run: its "
-            "overrides without -m",
+            f"{_runs(len(points))}{throttle}: {bound}. Nothing was started; to see one in full, plan it alone "
+            "with its overrides",
         ]
     )
 

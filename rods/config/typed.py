@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -17,6 +17,12 @@ _NO_VALUE = re.compile(r"Error parsing override '([^'=]+)'\s+missing EQUAL")
 _SEVERAL = re.compile(r"Ambiguous value for argument '([^']+)'")
 _PLAIN = re.compile(r"([\w.+@/-]+)=([^'\"\\$`!\[\]{}(),]+)")  # what quotes alone make readable
 _ADDED = ("experiment", "ablation")  # groups without a default, written with a plus
+_MODELS = {  # by what stands in the name of an experiment
+    "tiny": "on a laptop",
+    "qwen4b": "Qwen3-4B",
+    "qwen25_7b": "Qwen2.5-7B",
+    "llama31_8b": "Llama-3.1-8B",
+}
 _UNNAMED = Config().experiment
 
 
@@ -52,9 +58,19 @@ def check_named(config: Config) -> None:
     """
     if config.experiment == _UNNAMED:
         raise ConfigError(
-            f"no experiment was chosen: give +experiment=NAME; there are {', '.join(choices('experiment'))}, and "
-            f"each file that you add to {FOLDER / 'experiment'}"
+            f"no experiment was chosen: give +experiment=NAME, of docs/experiments.md or of your own in "
+            f"{FOLDER / 'experiment'}:\n{_by_model(choices('experiment'))}"
         )
+
+
+def _by_model(names: Sequence[str]) -> str:
+    """Experiments, a line for each model that they train."""
+    lines: dict[str, list[str]] = {}
+    for name in names:
+        model = next((model for mark, model in _MODELS.items() if f"_{mark}" in name), "other")
+        lines.setdefault(model, []).append(name)
+    told = [model for model in (*_MODELS.values(), "other") if model in lines]
+    return "\n".join(f"  {model}: {', '.join(lines[model])}" for model in told)
 
 
 def _no_key(key: str) -> str:

@@ -51,7 +51,8 @@ def launch(cwd: Path, *arguments: str, python: str = sys.executable) -> subproce
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ([], "no experiment was chosen: give +experiment=NAME; there are envtuning"),
+        ([], "\n  on a laptop: envtuning_tiny, "),
+        ([], "\n  other: evaluate_only, rods_smollm2\n"),
         (["-m", "seed=1,2"], "no experiment was chosen"),
         ([TINY, "training.epoch=1"], "launch.py: training.epoch: no such setting"),
         ([TINY, "seed=1,2"], "add -m"),
