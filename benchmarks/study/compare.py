@@ -20,6 +20,8 @@ from rods.errors import RodsError
 from rods.evaluation.statistics import CONFIDENCE, RESAMPLES, Interval
 
 MODES = ("sampled", "greedy")
+FEWEST = 3
+"""Seeds below which nothing is said to be clear, and no interval is made of one number a run."""
 
 
 class ComparisonError(RodsError):
@@ -42,8 +44,10 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves 0 out."""
-        return self.interval is not None and not self.interval.low <= 0 <= self.interval.high
+        """Whether the interval leaves 0 out, over enough seeds."""
+        if self.interval is None or self.seeds < FEWEST:
+            return False
+        return not self.interval.low <= 0 <= self.interval.high
 
 
 def final(
@@ -81,12 +85,12 @@ def crossed(differences: NDArray[np.float64]) -> Difference:
 
 
 def over_seeds(differences: Sequence[float]) -> Difference | None:
-    """Mean and interval of one difference a seed; None without any."""
+    """Mean and, from `FEWEST` seeds on, interval of one difference a seed; None without any."""
     if not differences:
         return None
     values = np.array(differences)
-    if len(values) == 1:
-        return Difference(float(values[0]), None, 1)
+    if len(values) < FEWEST:
+        return Difference(float(values.mean()), None, len(values))
     drawn = values[np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))]
     return Difference(float(values.mean()), _interval(drawn.mean(1)), len(values))
 

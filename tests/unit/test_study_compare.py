@@ -11,15 +11,18 @@ from benchmarks.study.summary import Overlap
 
 
 def test_final_scores_are_paired_by_seed_and_task() -> None:
-    ours = {seed: summary("rods", seed, gain=0.4) for seed in (0, 1, 2)}
-    theirs = {seed: summary("static", seed, gain=0.2) for seed in (1, 2, 3)}
+    ours = {seed: summary("rods", seed, gain=0.4) for seed in (0, 1, 2, 3)}
+    theirs = {seed: summary("static", seed, gain=0.2) for seed in (1, 2, 3, 4)}
     found = compare.final(ours, theirs, "sampled")
     assert found is not None
-    assert found.seeds == 2
+    assert found.seeds == 3
     assert found.mean == pytest.approx(0.1)  # half of the tasks differ by 0.2
     assert found.interval is not None
     assert 0 < found.interval.low < 0.1 < found.interval.high < 0.2
     assert found.clear
+    two = compare.final({seed: ours[seed] for seed in (1, 2)}, theirs, "sampled")
+    assert two is not None
+    assert (two.interval, two.seeds, two.clear) == (found.interval, 2, False)
 
 
 def test_tasks_that_are_left_out_count_for_nothing() -> None:
@@ -70,9 +73,10 @@ def test_one_number_a_run_has_an_interval_over_seeds() -> None:
     assert (found.mean, found.seeds) == (3.0, 3)
     assert found.interval is not None
     assert 2.0 <= found.interval.low < 3.0 < found.interval.high <= 4.0
-    single = compare.over_seeds([0.5])
-    assert single is not None
-    assert (single.interval, single.clear) == (None, False)
+    for few in ([0.5], [0.4, 0.6]):
+        unclear = compare.over_seeds(few)
+        assert unclear is not None
+        assert (unclear.mean, unclear.interval, unclear.clear) == (0.5, None, False)
 
 
 def test_the_area_is_the_mean_height_whatever_the_spacing() -> None:
