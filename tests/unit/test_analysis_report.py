@@ -137,9 +137,10 @@ def test_the_band_of_a_zone_includes_its_ends(tmp_path):
 def test_the_page_is_self_contained_and_holds_the_numbers(run_dir):
     paths = report.build(run_dir)
     page = paths.html.read_text()
-    assert {plot.name for plot in paths.plots} == {"reward.png", "zones.png", "pool.png", "variance.png"}
+    own = {"reward.png", "zones.png", "pool.png", "variance.png"}
+    assert {plot.name for plot in paths.plots} == own | {"headline_sampled.png", "headline_greedy.png"}
     assert all(plot.read_bytes().startswith(b"\x89PNG") for plot in paths.plots)
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == 6
     assert not re.search(r"(src|href)=\"(?!data:)", page)
     for text in ("temperature 1", "greedy", "0.800", "duplicate_content 1", "burn_in 1", "a~1"):
         assert text in page

@@ -201,7 +201,9 @@ def test_the_messages_of_troubleshooting_are_those_of_the_source() -> None:
 
 def test_what_the_demo_names_next_can_be_typed() -> None:
     text = (ROOT / "tools" / "after_demo.txt").read_text()
-    made = subprocess.run(["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    made = subprocess.run(
+        ["make", "--no-print-directory", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     assert made.splitlines()[-1] == "cat tools/after_demo.txt"
     commands = set(re.findall(r"bin/rods ([a-z-]+)", text))
     assert commands <= set(typer.main.get_command(app).commands), commands  # type: ignore[attr-defined]
