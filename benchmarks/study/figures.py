@@ -85,6 +85,31 @@ def equal_compute(told: Sequence[Told]) -> Figure:
     return figure
 
 
+def trained(told: Sequence[Told]) -> Figure:
+    """Own reward between evaluations, and groups without variance: means over the seeds that have the stretch."""
+    figure = Figure(figsize=(9.6, 4.6), layout="constrained", dpi=130)
+    panels: Sequence[Axes] = figure.subplots(1, 2)
+    parts = (("reward", "reward of the rollouts trained on"), ("zero_variance", "share of groups without variance"))
+    for axes, (part, title) in zip(panels, parts, strict=True):
+        _panel(axes, "training step", title)
+        for each, colour, line in _styled(told):
+            rows = [row for run in each.list for row in run.mechanism.trained]
+            steps = sorted({row.step for row in rows})
+            means = [fmean(getattr(row, part) for row in rows if row.step == step) for step in steps]
+            axes.plot(
+                steps,
+                means,
+                color=colour,
+                linestyle=line,
+                linewidth=_width(each),
+                marker="o",
+                markersize=3,
+                label=each.label,
+            )
+    panels[0].legend(fontsize=7)
+    return figure
+
+
 def differences(rows: Sequence[tuple[str, Mapping[str, Difference]]], against: str) -> Figure:
     """Final held-out reward less another arm's, with its interval, both decodings."""
     figure, axes = new_axes(f"held-out progress reward less that of {against}", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, pvariance
 from typing import Any
@@ -21,6 +22,7 @@ from benchmarks.study.summary import (
     Overlap,
     Point,
     PoolRow,
+    Stretch,
     Summary,
     Zone,
 )
@@ -78,8 +80,8 @@ def measure(run_dir: Path, arm: str, seed: int, identity: Identity, made: Made) 
         sampled=[round(sampled[max(sampled)]["scores"][name], _DIGITS) for name in held],
         greedy=[round(greedy[max(greedy)]["scores"][name], _DIGITS) for name in held],
         by_kind=_by_kind(sampled, greedy),
-        zero_variance=round(fmean(len(set(group.rewards)) == 1 for group in data.groups), _DIGITS),
-        mechanism=_mechanism(data),
+        zero_variance=round(fmean(map(_flat, data.groups)), _DIGITS),
+        mechanism=_mechanism(data, sorted(sampled)),
         overlap=overlap(arrived(run_dir), world.heldout()),
     )
 
@@ -172,9 +174,10 @@ def _by_kind(
     return {kind: (a[kind], b[kind], c[kind], d[kind]) for kind in sorted(a)}
 
 
-def _mechanism(data: RunData) -> Mechanism:
+def _mechanism(data: RunData, evaluated: Sequence[int]) -> Mechanism:
     band = data.config["boundary"]
     return Mechanism(
+        trained=_trained(data, evaluated),
         zones={name: _zone(data, name) for name in ZONES},
         first_means=[round(mean, 3) for mean in tables.first_means(data)],
         band=(band["alpha_low"], band["alpha_high"]),
@@ -185,9 +188,35 @@ def _mechanism(data: RunData) -> Mechanism:
     )
 
 
+def _trained(data: RunData, evaluated: Sequence[int]) -> list[Stretch]:
+    """One for each two evaluations, by their steps, that have a judged group between them."""
+    first: dict[str, int] = {}
+    for group in data.groups:
+        first.setdefault(group.task_id, group.step)
+    judged = _judged(data)
+    pairs = [
+        (end, [group for group in judged if begin < group.step <= end]) for begin, end in pairwise(evaluated)
+    ]
+    return [
+        Stretch(
+            end,
+            round(fmean(reward for group in own for reward in group.rewards), _DIGITS),
+            round(fmean(_flat(group) for group in own), _DIGITS),
+            round(fmean(first[group.task_id] == group.step for group in own), _DIGITS),
+        )
+        for end, own in pairs
+        if own
+    ]
+
+
 def _zone(data: RunData, name: str) -> Zone:
     variances = [pvariance(group.rewards) for group in _judged(data) if group.zone == name]
     return Zone(len(variances), round(fmean(variances), _DIGITS) if variances else 0.0)
+
+
+def _flat(group: Group) -> bool:
+    """Whether it has no variance, so no advantage either."""
+    return len(set(group.rewards)) == 1
 
 
 def _judged(data: RunData) -> list[Group]:

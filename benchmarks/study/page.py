@@ -101,6 +101,7 @@ def render(told: Sequence[Told], seeds: Sequence[int], left: Sequence[Summary]) 
         compute=sections.compute(systems, static, spent),
         ablations=ablations and rods and sections.differences(sections.against(ablations, rods, without)),
         twins=[(each.arm.title, each.arm.same_as) for each in ablations if each.arm.same_as],
+        trained=sections.trained(systems),
         mechanism=sections.mechanism(systems),
         pictures=[(name, title) for name, (title, _) in figures.MECHANISM.items()],
         kinds=sections.kinds(systems),
@@ -161,6 +162,7 @@ def draw(told: Sequence[Told], folder: Path) -> list[Path]:
     drawn: dict[str, Figure] = {
         "curves": figures.curves(systems),
         "equal_compute": figures.equal_compute(systems),
+        "trained": figures.trained(systems),
         **{name: make(systems) for name, (_, make) in figures.MECHANISM.items()},
     }
     for name, arms, base in (("against_static", systems, STATIC), ("ablations", ablations, RODS)):

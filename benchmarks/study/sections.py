@@ -9,7 +9,7 @@ from benchmarks.study import compare, figures
 from benchmarks.study.arms import RODS, STATIC, get
 from benchmarks.study.compare import MODES, Difference
 from benchmarks.study.figures import MODE_TITLES, Told
-from benchmarks.study.summary import STAGES, ZONES, Summary
+from benchmarks.study.summary import STAGES, ZONES, Stretch, Summary
 from benchmarks.study.trials import Trial
 from rods.evaluation.statistics import Interval
 
@@ -95,6 +95,19 @@ def compute(told: Sequence[Told], base: Told, spent: float) -> str:
     return _table(head, rows)
 
 
+def trained(told: Sequence[Told]) -> str:
+    """What was trained on, from the start to the first evaluation and from the last but one to the end."""
+    rows = []
+    for each in told:
+        ends = [(run.mechanism.trained[0], run.mechanism.trained[-1]) for run in each.list]
+        own = [end.reward - begin.reward for begin, end in ends]
+        held = [run.curve[-1].sampled - run.curve[0].sampled for run in each.list]
+        row = [each.arm.title, str(len(each.runs)), *(_both(ends, part) for part in ("reward", "zero_variance"))]
+        rows.append([*row, f"{fmean(own):+.3f}", f"{fmean(held):+.3f}", _both(ends, "fresh")])
+    head = ["", "seeds", "own reward", "groups without variance", "own reward rises by", "held-out R_P, T=1, rises by"]
+    return _table([*head, "groups of a task not seen before"], rows)
+
+
 def mechanism(told: Sequence[Told]) -> str:
     """Variance by zone, where new variants land, how long they take, and the funnel."""
     rows = [
@@ -173,6 +186,12 @@ def _reached(each: Told, mode: str, goal: float) -> str:
 
 def _heights(each: Told, mode: str, spent: float) -> dict[int, float]:
     return {seed: float(compare.at(run, "cpu_seconds", mode, [spent])[0]) for seed, run in each.runs.items()}
+
+
+def _both(ends: Sequence[tuple[Stretch, Stretch]], part: str) -> str:
+    """Means over seeds at the beginning and at the end."""
+    begin, end = (fmean(getattr(pair[place], part) for pair in ends) for place in (0, 1))
+    return f"{begin:.2f} → {end:.2f}"
 
 
 def _ratio(runs: Sequence[Summary]) -> str:

@@ -73,6 +73,22 @@ class PoolRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retired: int
 
 
+class Stretch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was trained on between two evaluations.
+
+    Attributes:
+        step: of the later evaluation.
+        reward: mean of the rollouts' rewards, at temperature 1.
+        zero_variance: share of the groups whose rewards were all equal.
+        fresh: share of the groups of a task that had not been trained on before.
+    """
+
+    step: int
+    reward: float
+    zero_variance: float
+    fresh: float
+
+
 class Latency(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Means over the variants that were trained on, in steps: see `analysis.mechanism.Latency`."""
 
@@ -86,6 +102,7 @@ class Mechanism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the loop worked.
 
     Attributes:
+        trained: from each evaluation to the next; none where only the format was rewarded.
         zones: by name.
         first_means: r̄ of each variant when it was first trained on.
         band: [α₋, α₊] of the run.
@@ -95,6 +112,7 @@ class Mechanism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         failures: failed attempts of synthesis by kind.
     """
 
+    trained: list[Stretch]
     zones: dict[str, Zone]
     first_means: list[float]
     band: tuple[float, float]
@@ -235,6 +253,7 @@ def _lack(found: Summary) -> str:
         "not every stage of the funnel": not set(STAGES) <= set(found.mechanism.funnel),
         "no scores by kind": not found.by_kind,
         "no pool": not found.mechanism.pool,
+        "nothing that was trained on": not found.mechanism.trained,
     }
     return next((what for what, holds in wrong.items() if holds), "")
 

@@ -14,6 +14,7 @@ from benchmarks.study.summary import (
     Overlap,
     Point,
     PoolRow,
+    Stretch,
     Summary,
     Zone,
 )
@@ -47,6 +48,7 @@ def summary(arm: str = "static", seed: int = 0, gain: float = 0.2, **changes: An
         by_kind={"create": (0.4, 0.5, 0.6, 0.7), "view": (0.5, 0.6, 0.7, 0.8)},
         zero_variance=0.4,
         mechanism=Mechanism(
+            trained=[Stretch(1, 0.5, 0.3, 0.9), Stretch(2, 0.5 + 2 * gain, 0.5, 0.1)],
             zones={"hard": Zone(4, 0.01), "boundary": Zone(8, 0.1), "mastered": Zone(4, 0.02)},
             first_means=[0.1, 0.5, 0.6, 0.9] if arm != "static" else [],
             band=(0.2, 0.85),

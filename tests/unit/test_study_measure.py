@@ -12,8 +12,8 @@ from analysis_examples import evaluation, event, make_run
 
 from analysis.load import load
 from benchmarks.study import world
-from benchmarks.study.measure import Clock, Made, UnfinishedError, _judged, measure, overlap
-from benchmarks.study.summary import Identity, Zone
+from benchmarks.study.measure import Clock, Made, UnfinishedError, _judged, _trained, measure, overlap
+from benchmarks.study.summary import Identity, Stretch, Zone
 from rods import tasks as task_sources
 from rods.config import TasksConfig
 from rods.tasks import file as task_file
@@ -143,6 +143,15 @@ def test_the_mechanism_is_that_of_the_journal(run: Path) -> None:
     assert found.failures == {"vm_exec_failed": 1}
 
 
+def test_what_was_trained_on_is_told_from_one_evaluation_to_the_next(tmp_path: Path) -> None:
+    first, *steps = [each for each in events() if each["name"] in ("run_started", "group_observed")]
+    again = event("group_observed", 3, 2, task_id="b", rewards=[1.0, 0.5])
+    data = load(make_run(tmp_path, [first, *steps, again]))
+    assert _trained(data, [0, 1, 3]) == [Stretch(1, 0.75, 0.5, 1.0), Stretch(3, 0.75, 0.0, 0.5)]
+    assert _trained(data, [0, 3]) == [Stretch(3, 0.75, 0.25, 0.75)]
+    assert _trained(data, [3, 9]) == []
+
+
 def test_a_variant_with_a_held_out_tasks_solution_is_told(run: Path) -> None:
     found = measure(run, "rods", 3, IDENTITY, MADE).overlap
     assert (found.variants, found.content, found.calls) == (1, [], [1])
@@ -171,6 +180,7 @@ def test_groups_under_the_format_reward_have_no_zone(tmp_path: Path) -> None:
     ]
     run = make_run(tmp_path, [*of_stages])
     assert [group.step for group in _judged(load(run))] == [2]
+    assert [each.step for each in _trained(load(run), [0, 1, 2])] == [2]
 
 
 def test_the_clock_is_empty_before_the_first_step(run: Path) -> None:

@@ -66,6 +66,7 @@ MECHANISM = summary().mechanism
         ({"overlap": Overlap(1, [-1], [])}, "tasks that are none"),
         ({"mechanism": msgspec.structs.replace(MECHANISM, zones={})}, "every zone"),
         ({"mechanism": msgspec.structs.replace(MECHANISM, pool=[])}, "no pool"),
+        ({"mechanism": msgspec.structs.replace(MECHANISM, trained=[])}, "nothing that was trained on"),
         (
             {"mechanism": msgspec.structs.replace(MECHANISM, funnel={"seeds emitted": 1})},
             "stage of the funnel",
