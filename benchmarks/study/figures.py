@@ -89,7 +89,10 @@ def trained(told: Sequence[Told]) -> Figure:
     """Own reward between evaluations, and groups without variance: means over the seeds that have the stretch."""
     figure = Figure(figsize=(9.6, 4.6), layout="constrained", dpi=130)
     panels: Sequence[Axes] = figure.subplots(1, 2)
-    parts = (("reward", "reward of the rollouts trained on"), ("zero_variance", "share of groups without variance"))
+    parts = (
+        ("reward", "reward of the rollouts trained on"),
+        ("zero_variance", "share of groups without variance"),
+    )
     for axes, (part, title) in zip(panels, parts, strict=True):
         _panel(axes, "training step", title)
         for each, colour, line in _styled(told):

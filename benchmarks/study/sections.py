@@ -102,9 +102,20 @@ def trained(told: Sequence[Told]) -> str:
         ends = [(run.mechanism.trained[0], run.mechanism.trained[-1]) for run in each.list]
         own = [end.reward - begin.reward for begin, end in ends]
         held = [run.curve[-1].sampled - run.curve[0].sampled for run in each.list]
-        row = [each.arm.title, str(len(each.runs)), *(_both(ends, part) for part in ("reward", "zero_variance"))]
+        row = [
+            each.arm.title,
+            str(len(each.runs)),
+            *(_both(ends, part) for part in ("reward", "zero_variance")),
+        ]
         rows.append([*row, f"{fmean(own):+.3f}", f"{fmean(held):+.3f}", _both(ends, "fresh")])
-    head = ["", "seeds", "own reward", "groups without variance", "own reward rises by", "held-out R_P, T=1, rises by"]
+    head = [
+        "",
+        "seeds",
+        "own reward",
+        "groups without variance",
+        "own reward rises by",
+        "held-out R_P, T=1, rises by",
+    ]
     return _table([*head, "groups of a task not seen before"], rows)
 
 
