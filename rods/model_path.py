@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from rods.errors import RodsError
@@ -13,6 +14,7 @@ _WEIGHTS = (
     "model.safetensors",
     "pytorch_model.bin",
 )  # as transformers looks for them, each whole or in parts
+_POINTER = b"version https://git-lfs"  # what a clone without git-lfs has in a file's place
 _ASSETS = Path(__file__).parent / "assets"
 _SHIPPED = "shipped/"
 _ONLY_PATHS = ("/", "./", "../", "~")  # no name on the hub begins so
@@ -101,10 +103,11 @@ def check_weights(path: str) -> None:
     """Refuse what `local` finds when its weights, or parts of them, are missing; no weight is read.
 
     Raises:
-        ModelNotFoundError: see `local`; or weights that are missing, of which it names one.
+        ModelNotFoundError: see `local`; or weights that are missing, or git-lfs's pointers to them; it names one.
     """
     folder = Path(local(path))
-    if any((folder / name).is_file() for name in _WEIGHTS):
+    if whole := [folder / name for name in _WEIGHTS if (folder / name).is_file()]:
+        _check_fetched(path, whole[:1])
         return
     indices = [index for name in _WEIGHTS for index in [folder / f"{name}.index.json"] if index.is_file()]
     if not indices:
@@ -112,11 +115,23 @@ def check_weights(path: str) -> None:
             f"model.path = {path!r}: expected weights in {folder} ({' or '.join(_WEIGHTS)}, or the index of their "
             "parts), found none; download the model again, or name another folder"
         )
-    if lacking := [part for part in _parts(indices[0]) if not (folder / part).is_file()]:
+    parts = [folder / part for part in _parts(indices[0])]
+    if lacking := [part.name for part in parts if not part.is_file()]:
         raise ModelNotFoundError(
             f"model.path = {path!r}: expected in {folder} all parts that {indices[0].name} names, found no "
             f"{lacking[0]} ({len(lacking)} missing); download the model again, or name another folder"
         )
+    _check_fetched(path, parts)
+
+
+def _check_fetched(path: str, files: Iterable[Path]) -> None:
+    for file in files:
+        with file.open("rb") as opened:
+            if opened.read(len(_POINTER)) == _POINTER:
+                raise ModelNotFoundError(
+                    f"model.path = {path!r}: expected weights in {file}, found git-lfs's pointer to them; run `git lfs "
+                    "pull` in that clone, or download the model with `hf download`"
+                )
 
 
 def _parts(index: Path) -> list[str]:

@@ -73,6 +73,16 @@ def test_weights_are_there_whole_or_in_parts(tmp_path: Path, name: str) -> None:
     check_weights(str(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "part-1"])
+def test_a_clone_without_git_lfs_has_no_weights(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    if name == "part-1":
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 988097824\n")
+    with pytest.raises(ModelNotFoundError, match=rf"{name}, found git-lfs's pointer"):
+        check_weights(str(tmp_path))
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", *(f'{{"weight_map": {found}}}' for found in ("1", "[]", "{}")), "[" * 100_000]
 )
