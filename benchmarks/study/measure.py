@@ -72,6 +72,7 @@ def measure(run_dir: Path, arm: str, seed: int, identity: Identity, made: Made) 
         arm=arm,
         seed=seed,
         identity=identity,
+        digest=data.digest,
         commit=made.commit,
         machine=made.machine,
         attempts=len(list((run_dir / "attempts").iterdir())),

@@ -102,6 +102,7 @@ def render(told: Sequence[Told], seeds: Sequence[int], left: Sequence[Summary]) 
         ablations=ablations and rods and sections.differences(sections.against(ablations, rods, without)),
         twins=[(each.arm.title, each.arm.same_as) for each in ablations if each.arm.same_as],
         trained=sections.trained(systems),
+        alike=alike(ablations, rods) if rods else [],
         mechanism=sections.mechanism(systems),
         pictures=[(name, title) for name, (title, _) in figures.MECHANISM.items()],
         kinds=sections.kinds(systems),
@@ -114,7 +115,20 @@ def gaps(told: Sequence[Told], seeds: Sequence[int]) -> list[str]:
     """Arms with the seeds that they have no run of."""
     there = {each.arm.name: each.runs for each in told}
     found = {arm: [seed for seed in seeds if seed not in there.get(arm.name, {})] for arm in chosen(())}
-    return [f"{arm.title} (seeds {', '.join(map(str, lacks))})" for arm, lacks in found.items() if lacks]
+    return [f"{arm.title} ({_seeds(lacks)})" for arm, lacks in found.items() if lacks]
+
+
+def alike(ablations: Sequence[Told], rods: Told) -> list[str]:
+    """Ablations of which some runs did, event for event, what those of RODS did, with the seeds of these."""
+    found = {
+        each.arm: [
+            seed
+            for seed, run in each.runs.items()
+            if seed in rods.runs and run.digest == rods.runs[seed].digest
+        ]
+        for each in ablations
+    }
+    return [f"*{arm.title}* ({_seeds(seeds)})" for arm, seeds in found.items() if seeds]
 
 
 def made(runs: Sequence[Summary], repeated: int) -> dict[str, str]:
@@ -205,6 +219,11 @@ def headline_of(told: Sequence[Told]) -> dict[str, Any]:
             for each in systems
         ],
     }
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """In words."""
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, sorted(seeds)))}"
 
 
 def _usual(pairs: Iterable[tuple[Hashable, Hashable]]) -> dict[Hashable, Hashable]:

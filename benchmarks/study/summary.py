@@ -158,6 +158,7 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         arm, seed: which.
         identity: see there.
+        digest: SHA-256 over its journal; equal for two runs that did the same, event for event.
         commit: of the code; with a + where files were changed.
         machine: processor, and cores.
         attempts: 1, and one more for each time it was interrupted.
@@ -172,6 +173,7 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arm: str
     seed: int
     identity: Identity
+    digest: str
     commit: str
     machine: str
     attempts: int

@@ -34,6 +34,7 @@ def summary(arm: str = "static", seed: int = 0, gain: float = 0.2, **changes: An
         arm=arm,
         seed=seed,
         identity=Identity(f"settings of {arm}", "policy", f"training {seed}", "held-out"),
+        digest=f"journal of {arm}, {seed}",
         commit="abc",
         machine="a machine, 2 cores",
         attempts=1,

@@ -100,6 +100,7 @@ def test_a_run_is_measured_from_its_journal_metrics_and_variants(run: Path) -> N
         "abc",
         1,
     )
+    assert found.digest == load(run).digest
     start, end = found.curve
     assert (start.step, start.trajectories, start.tokens, start.cpu_seconds) == (0, 0, 0, 0.0)
     assert (end.step, end.trajectories, end.tokens, end.cpu_seconds) == (2, 6, 150, 3 + 4 + 1.5)

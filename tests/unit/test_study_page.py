@@ -64,11 +64,11 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     assert [line for line in page_text.splitlines() if len(line) > 120 and not line.startswith("|")] == []
     text = " ".join(page_text.split())
     assert "**Not complete.**" in text
-    assert "RODS (seeds 1)" in text
+    assert "RODS (seed 1)" in text
     assert "RODS+ (seeds 0, 1)" in text
-    assert "static pool (seeds" not in text
+    assert "static pool (seed" not in text
     assert "Ablations" in text, "the ablation without synthesis has the static pool's runs"
-    assert "RODS, static pool (seeds" not in text
+    assert "RODS, static pool (seed" not in text
 
 
 def test_a_study_without_ablations_or_rods_still_has_a_page(tmp_path: Path) -> None:
@@ -84,6 +84,16 @@ def test_the_twin_of_an_arm_has_its_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("unpainted")
+def test_an_ablation_that_changed_nothing_is_said_to_have(tmp_path: Path) -> None:
+    runs = [summary("static"), summary("rods", 0), summary("rods", 1)]
+    same, other = (summary("rods-blind_retry", seed, digest=f"journal of rods, {seed}") for seed in (1, 2))
+    moved = summary("rods-random_seeds", 0, digest="journal of rods, 1")  # RODS's of another seed
+    text = " ".join(built(tmp_path, [*runs, same, other, moved], (0, 1, 2)).split())
+    assert "by their journals: *RODS, blind retry* (seed 1). What these take away" in text
+    assert "event for event" not in built(tmp_path / "b", [*runs, moved])
+
+
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("field", ["policy", "heldout", "training", "settings"])
 def test_runs_of_another_world_or_policy_are_left_out_and_named(tmp_path: Path, field: str) -> None:
     odd = summary("rods", 1, gain=0.9)
@@ -95,7 +105,7 @@ def test_runs_of_another_world_or_policy_are_left_out_and_named(tmp_path: Path, 
     assert len(good) == 8
     text = built(tmp_path, runs, (0, 1, 2))
     assert "rods seed 1" in text
-    assert "RODS (seeds 1)" in text
+    assert "RODS (seed 1)" in text
 
 
 @pytest.mark.usefixtures("unpainted")
