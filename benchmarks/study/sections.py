@@ -153,15 +153,16 @@ def kinds(told: Sequence[Told]) -> str:
 
 
 def trials(told: Sequence[Trial]) -> str:
-    """What was tried on other seeds: held-out reward before and after."""
+    """What was tried on other seeds: held-out reward before and after, own reward at first and at last."""
     rows = []
     for each in told:
         start, end = each.run.curve[0], each.run.curve[-1]
         ways = [f"{getattr(start, mode):.3f} → {getattr(end, mode):.3f}" for mode in MODES]
-        row = [each.settings, get(each.run.arm).title, str(each.run.seed), *ways]
-        rows.append([*row, f"{each.run.zero_variance:.2f}"])
-    head = ["", "arm", "seed", *(f"R_P, {MODE_TITLES[mode]}" for mode in MODES), "groups without variance"]
-    return _table(head, rows)
+        row = [each.settings, get(each.run.arm).title, str(each.run.seed), f"{end.trajectories:,}", *ways]
+        stretches = each.run.mechanism.trained
+        rows.append([*row, _both([(stretches[0], stretches[-1])], "reward"), f"{each.run.zero_variance:.2f}"])
+    head = ["", "arm", "seed", "rollouts", *(f"R_P, {MODE_TITLES[mode]}" for mode in MODES)]
+    return _table([*head, "own reward", "groups without variance"], rows)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

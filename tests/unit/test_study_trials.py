@@ -23,7 +23,9 @@ def trial(folder: Path, seed: int, told: str = "12 seed tasks") -> Path:
 def test_a_trial_comes_with_its_settings_and_where_it_went(tmp_path: Path) -> None:
     (found,) = trials.read(trial(tmp_path, world.TUNING[0]))
     assert (found.settings, found.run.seed) == ("12 seed tasks", world.TUNING[0])
-    assert "| 12 seed tasks | RODS | 100 | 0.400 → 0.600 | 0.500 → 0.700 | 0.40 |" in sections.trials([found])
+    assert "| RODS | 100 | 192 | 0.400 → 0.600 | 0.500 → 0.700 | 0.50 → 0.90 | 0.40 |" in sections.trials(
+        [found]
+    )
 
 
 def test_what_was_tried_on_a_reported_seed_is_refused(tmp_path: Path) -> None:
