@@ -89,7 +89,10 @@ def test_an_ablation_that_changed_nothing_is_said_to_have(tmp_path: Path) -> Non
     same, other = (summary("rods-blind_retry", seed, digest=f"journal of rods, {seed}") for seed in (1, 2))
     moved = summary("rods-random_seeds", 0, digest="journal of rods, 1")  # RODS's of another seed
     text = " ".join(built(tmp_path, [*runs, same, other, moved], (0, 1, 2)).split())
-    assert "by their journals: *RODS, blind retry* (seed 1). What is taken away there had changed nothing." in text
+    assert (
+        "by their journals: *RODS, blind retry* (seed 1). What is taken away there had changed nothing."
+        in text
+    )
     assert "event for event" not in built(tmp_path / "b", [*runs, moved])
 
 
