@@ -17,7 +17,7 @@ from analysis.study_figures import COLOURS, HATCHES, LINES
 from benchmarks.study import compare
 from benchmarks.study.arms import RODS, STATIC, Arm
 from benchmarks.study.compare import MODES, Difference
-from benchmarks.study.summary import ZONES, Summary
+from benchmarks.study.summary import ZONES, Stretch, Summary
 
 MODE_TITLES = {"sampled": "temperature 1", "greedy": "greedy"}
 _GRID = 25  # places at which curves over CPU seconds are read
@@ -50,16 +50,7 @@ def curves(told: Sequence[Told]) -> Figure:
         for each, colour, line in _styled(told):
             points = compare.mean_curve(each.list, mode)
             xs, means = [x for x, _, _ in points], [mean for _, mean, _ in points]
-            axes.plot(
-                xs,
-                means,
-                color=colour,
-                linestyle=line,
-                linewidth=_width(each),
-                marker="o",
-                markersize=3,
-                label=each.label,
-            )
+            _dotted(axes, xs, means, (each, colour, line))
             if each.arm.name in (STATIC, RODS):
                 halves = [half or 0.0 for _, _, half in points]
                 low = [mean - half for mean, half in zip(means, halves, strict=True)]
@@ -96,19 +87,10 @@ def trained(told: Sequence[Told]) -> Figure:
     for axes, (part, title) in zip(panels, parts, strict=True):
         _panel(axes, "training step", title)
         for each, colour, line in _styled(told):
-            rows = [row for run in each.list for row in run.mechanism.trained]
+            rows = [row for run in each.list for row in stretches(run)]
             steps = sorted({row.step for row in rows})
             means = [fmean(getattr(row, part) for row in rows if row.step == step) for step in steps]
-            axes.plot(
-                steps,
-                means,
-                color=colour,
-                linestyle=line,
-                linewidth=_width(each),
-                marker="o",
-                markersize=3,
-                label=each.label,
-            )
+            _dotted(axes, steps, means, (each, colour, line))
     panels[0].legend(fontsize=7)
     return figure
 
@@ -225,6 +207,17 @@ MECHANISM: Mapping[str, tuple[str, Callable[[Sequence[Told]], Figure]]] = {
 }
 
 
+def stretches(run: Summary) -> list[Stretch]:
+    """What was trained on from one evaluation to the next, where those are not less than half the usual steps apart.
+
+    The others, of a step or two at the end of a stage or run, hold too few groups to say something.
+    """
+    found = run.mechanism.trained
+    begins = [0, *(each.step for each in found)]
+    lengths = [each.step - begin for begin, each in zip(begins, found, strict=False)]
+    return [each for each, length in zip(found, lengths, strict=True) if 2 * length >= max(lengths)]
+
+
 def zone_variance(runs: Sequence[Summary], zone: str) -> float:
     """Mean over all groups of a zone; 0 without any."""
     zones = [run.mechanism.zones[zone] for run in runs]
@@ -242,6 +235,12 @@ def mean_latency(runs: Sequence[Summary], part: str) -> float:
 def _width(each: Told) -> float:
     """The two that the study is about stand out."""
     return 2.4 if each.arm.name in (STATIC, RODS) else 1.2
+
+
+def _dotted(axes: Axes, xs: Sequence[float], ys: Sequence[float], styled: tuple[Told, str, str]) -> None:
+    each, colour, line = styled
+    (drawn,) = axes.plot(xs, ys, color=colour, linestyle=line, marker="o", markersize=3, label=each.label)
+    drawn.set_linewidth(_width(each))
 
 
 def _panel(axes: Axes, x: str, y: str) -> None:

@@ -96,10 +96,10 @@ def compute(told: Sequence[Told], base: Told, spent: float) -> str:
 
 
 def trained(told: Sequence[Told]) -> str:
-    """What was trained on, from the start to the first evaluation and from the last but one to the end."""
+    """What was trained on between the first two evaluations and between the last two: see `figures.stretches`."""
     rows = []
     for each in told:
-        ends = [(run.mechanism.trained[0], run.mechanism.trained[-1]) for run in each.list]
+        ends = [(found[0], found[-1]) for found in map(figures.stretches, each.list)]
         own = [end.reward - begin.reward for begin, end in ends]
         held = [run.curve[-1].sampled - run.curve[0].sampled for run in each.list]
         row = [
@@ -159,7 +159,7 @@ def trials(told: Sequence[Trial]) -> str:
         start, end = each.run.curve[0], each.run.curve[-1]
         ways = [f"{getattr(start, mode):.3f} → {getattr(end, mode):.3f}" for mode in MODES]
         row = [each.settings, get(each.run.arm).title, str(each.run.seed), f"{end.trajectories:,}", *ways]
-        stretches = each.run.mechanism.trained
+        stretches = figures.stretches(each.run)
         rows.append([*row, _both([(stretches[0], stretches[-1])], "reward"), f"{each.run.zero_variance:.2f}"])
     head = ["", "arm", "seed", "rollouts", *(f"R_P, {MODE_TITLES[mode]}" for mode in MODES)]
     return _table([*head, "own reward", "groups without variance"], rows)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from study_examples import summary
 
-from benchmarks.study import sections, trials, world
+from benchmarks.study import figures, sections, trials, world
 from benchmarks.study import summary as summaries
+from benchmarks.study.summary import Stretch
 from benchmarks.study.trials import TrialError
 
 
@@ -40,3 +42,10 @@ def test_a_trial_says_by_what_settings_it_was_run(tmp_path: Path) -> None:
 
 def test_those_of_the_repository_are_sound() -> None:
     assert trials.read(trials.TRIALS)
+
+
+def test_what_was_trained_on_for_a_step_or_two_says_nothing() -> None:
+    whole = summary()
+    rows = [Stretch(step, 0.5, 0.3, 0.0) for step in (6, 12, 24, 25, 31)]
+    run = msgspec.structs.replace(whole, mechanism=msgspec.structs.replace(whole.mechanism, trained=rows))
+    assert [row.step for row in figures.stretches(run)] == [6, 12, 24, 31]
