@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, pairwise
 from statistics import fmean
 
 from matplotlib.axes import Axes
@@ -212,10 +212,8 @@ def stretches(run: Summary) -> list[Stretch]:
 
     The others, of a step or two at the end of a stage or run, hold too few groups to say something.
     """
-    found = run.mechanism.trained
-    begins = [0, *(each.step for each in found)]
-    lengths = [each.step - begin for begin, each in zip(begins, found, strict=False)]
-    return [each for each, length in zip(found, lengths, strict=True) if 2 * length >= max(lengths)]
+    lengths = {end.step: end.step - begin.step for begin, end in pairwise(run.curve)}
+    return [each for each in run.mechanism.trained if 2 * lengths[each.step] >= max(lengths.values())]
 
 
 def zone_variance(runs: Sequence[Summary], zone: str) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from study_examples import summary
+from study_examples import point, summary
 
 from benchmarks.study import figures, sections, trials, world
 from benchmarks.study import summary as summaries
@@ -46,6 +46,8 @@ def test_those_of_the_repository_are_sound() -> None:
 
 def test_what_was_trained_on_for_a_step_or_two_says_nothing() -> None:
     whole = summary()
-    rows = [Stretch(step, 0.5, 0.3, 0.0) for step in (6, 12, 24, 25, 31)]
-    run = msgspec.structs.replace(whole, mechanism=msgspec.structs.replace(whole.mechanism, trained=rows))
-    assert [row.step for row in figures.stretches(run)] == [6, 12, 24, 31]
+    curve = [point(96 * step, 0.4, 0.5) for step in (0, 6, 12, 24, 25, 31)]
+    rows = [Stretch(step, 0.5, 0.3, 0.0) for step in (12, 24, 25, 31)]  # up to 6 only the format was rewarded
+    mechanism = msgspec.structs.replace(whole.mechanism, trained=rows)
+    run = msgspec.structs.replace(whole, curve=curve, mechanism=mechanism)
+    assert [row.step for row in figures.stretches(run)] == [12, 24, 31]
