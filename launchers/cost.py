@@ -69,11 +69,13 @@ class RoleCost:
     """One role's GPU-hours; of a role without GPUs only `hours` says something.
 
     Attributes:
-        planned: GPUs × time limit, of one attempt.
+        gpus: of one attempt.
+        planned: GPUs × time limit, of one attempt; None where there is no limit, on this machine.
         hours: allocated time of its jobs, summed.
     """
 
-    planned: float
+    gpus: int
+    planned: float | None
     used: float
     wasted: float
     hours: float
@@ -100,11 +102,28 @@ class Cost:
     def to_json(self) -> dict[str, Any]:
         """Plain data, with the sums over roles."""
         names = ("planned", "used", "wasted")
-        return asdict(self) | {"total": {name: self.total(name) for name in names}, "paper": PAPER}
+        return asdict(self) | {"total": {name: getattr(self, name) for name in names}, "paper": PAPER}
 
-    def total(self, name: str) -> float:
-        """The sum over roles of `planned`, `used` or `wasted`."""
-        return float(sum(getattr(cost, name) for cost in self.roles.values()))
+    @property
+    def gpus(self) -> int:
+        """Of all roles, in one attempt."""
+        return sum(role.gpus for role in self.roles.values())
+
+    @property
+    def planned(self) -> float | None:
+        """GPU-hours of all roles in one attempt; None where there is no limit."""
+        known = [role.planned for role in self.roles.values() if role.planned is not None]
+        return sum(known) if known else None
+
+    @property
+    def used(self) -> float:
+        """GPU-hours of all roles."""
+        return sum(role.used for role in self.roles.values())
+
+    @property
+    def wasted(self) -> float:
+        """GPU-hours of all roles that came to nothing."""
+        return sum(role.wasted for role in self.roles.values())
 
 
 def spans_of_jobs(jobs: Iterable[SubmittedJob], starts: Mapping[str, Sequence[Record]]) -> list[Span]:
@@ -129,24 +148,27 @@ def cost(
     run: str,
     source: str,
     spans: Sequence[Span],
-    planned: Mapping[str, float],
+    gpus: Mapping[str, int],
     progress: Progress,
     now: float,
     *,
+    limit_hours: float | None = None,
     energy_j: float | None = None,
     trouble: str = "",
 ) -> Cost:
     """The account of one run.
 
     Args:
-        planned: GPU-hours by role of one attempt.
+        gpus: by role, of one attempt.
         now: seconds since 1970, for spans that go on.
+        limit_hours: of one attempt; None without a limit.
     """
-    roles = dict.fromkeys([*planned, *(span.role for span in spans)])
+    roles = dict.fromkeys([*gpus, *(span.role for span in spans)])
     trainers = [span for span in spans if span.role == TRAIN]
     costs = {
         role: RoleCost(
-            planned=planned.get(role, 0.0),
+            gpus=gpus.get(role, 0),
+            planned=None if limit_hours is None else gpus.get(role, 0) * limit_hours,
             used=sum(span.gpus * span.hours(now) for span in spans if span.role == role),
             wasted=lost_gpu_hours(trainers, progress) if role == TRAIN else 0.0,
             hours=sum(span.hours(now) for span in spans if span.role == role),

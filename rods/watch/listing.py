@@ -110,7 +110,7 @@ def _is_open(job: JobState) -> bool:
 
 def _gpu_hours(run: RunDir, slurm: Scheduler) -> float | None:
     try:
-        return spending.read(run, slurm).total("used")
+        return spending.read(run, slurm).used
     except _BROKEN:
         return None
 

@@ -45,18 +45,18 @@ def read_many(runs: Sequence[RunDir], slurm: Scheduler | None = None) -> list[Co
 
 
 def _account(run: RunDir, jobs: list[SubmittedJob], starts: Mapping[str, list[Record]], trouble: str) -> Cost:
-    time_hours, roles = _allocations(run)
-    planned = {role: gpus * time_hours for role, gpus in roles.items()}
+    limit_hours, gpus = _allocations(run)
     own = {job.job_id: starts[job.job_id] for job in jobs}
     booked = any(own.values())
-    spans = spans_of_jobs(jobs, own) if booked else spans_of_directory(run, roles)
+    spans = spans_of_jobs(jobs, own) if booked else spans_of_directory(run, gpus)
     return cost(
         run.name,
         ACCOUNTING if booked else DIRECTORY,
         spans,
-        planned,
+        gpus,
         progress(run),
         time.time(),
+        limit_hours=limit_hours,
         energy_j=energy_j(own),
         trouble="" if booked or not jobs else trouble or "accounting does not know the run's jobs",
     )
@@ -103,8 +103,8 @@ def _times(folder: Path) -> list[float]:
     return files or [folder.stat().st_mtime]
 
 
-def _allocations(run: RunDir) -> tuple[float, dict[str, int]]:
-    """The time limit in hours and each role's GPUs, from the frozen configuration.
+def _allocations(run: RunDir) -> tuple[float | None, dict[str, int]]:
+    """The time limit in hours, None on this machine, and each role's GPUs, from the frozen configuration.
 
     Read as plain YAML: the whole schema takes a hundred times as long, and a list of runs has many of them.
     """
@@ -113,7 +113,7 @@ def _allocations(run: RunDir) -> tuple[float, dict[str, int]]:
         cluster = body["cluster"]
         roles = (TRAIN, SYNTHESIS) if body["synthesis"]["enabled"] else (TRAIN,)
         gpus = {role: int(cluster[role]["nodes"]) * int(cluster[role]["gpus_per_node"]) for role in roles}
-        return float(cluster["time_hours"]), gpus
+        return float(cluster["time_hours"]) if cluster["kind"] == "slurm" else None, gpus
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFileError(
             f"{run.config_file}: expected a frozen configuration, found {type(error).__name__}: {error} in it"

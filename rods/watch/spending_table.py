@@ -9,21 +9,16 @@ from rich.table import Table
 
 from launchers.cost import PAPER, Cost
 
-_WORDS = (("planned", "planned"), ("used", "used"), ("wasted", "lost"))
-
 
 def show(accounts: Sequence[Cost], console: Console) -> None:
     """Print each account, and what the paper's run took beside it."""
     for account in accounts:
-        console.print(_table(account) if account.total("planned") else f"{account.run}: no GPUs")
+        console.print(_table(account) if account.gpus else f"{account.run}: no GPUs")
         for line in _notes(account):
             console.print(line, markup=False, highlight=False)
         console.print()
     if len(accounts) > 1:
-        sums = ", ".join(
-            f"{sum(account.total(name) for account in accounts):.2f} {word}" for name, word in _WORDS
-        )
-        console.print(f"{len(accounts)} runs together: {sums} GPU-hours", markup=False, highlight=False)
+        console.print(_sums(accounts), markup=False, highlight=False)
     paper = " + ".join(f"{hours:g} {role}" for role, hours in PAPER.items())
     console.print(f"the paper's run: {paper} GPU-hours", markup=False, highlight=False)
 
@@ -34,10 +29,21 @@ def _table(account: Cost) -> Table:
     for name in ("planned", "used", "lost", "job hours"):
         table.add_column(name, justify="right")
     for role, cost in account.roles.items():
-        figures = (cost.planned, cost.used, cost.wasted, cost.hours)
-        table.add_row(role, *(f"{figure:.2f}" for figure in figures))
-    table.add_row("together", *(f"{account.total(name):.2f}" for name, _ in _WORDS), "")
+        table.add_row(role, *map(_figure, (cost.planned, cost.used, cost.wasted, cost.hours)))
+    table.add_row("together", *map(_figure, (account.planned, account.used, account.wasted)), "")
     return table
+
+
+def _sums(accounts: Sequence[Cost]) -> str:
+    limits = [account.planned for account in accounts if account.planned is not None]
+    planned = [f"{sum(limits):.2f} planned"] if limits else []
+    used, lost = (sum(getattr(account, name) for account in accounts) for name in ("used", "wasted"))
+    figures = ", ".join([*planned, f"{used:.2f} used", f"{lost:.2f} lost"])
+    return f"{len(accounts)} runs together: {figures} GPU-hours"
+
+
+def _figure(value: float | None) -> str:
+    return "no limit" if value is None else f"{value:.2f}"
 
 
 def _notes(account: Cost) -> list[str]:

@@ -162,7 +162,7 @@ def test_the_version_is_the_packages(tmp_path: Path) -> None:
 def test_looking_at_runs_imports_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
     run = make_run(tmp_path)
     role = {"nodes": 1, "gpus_per_node": 0}
-    cluster = {"time_hours": 1, "train": role, "synthesis": role}
+    cluster = {"kind": "slurm", "time_hours": 1, "train": role, "synthesis": role}
     run.config_file.write_text(json.dumps({"cluster": cluster, "synthesis": {"enabled": True}}))
     places = {"RUN": str(run.path), "RUNS": str(run.path.parent)}
     words = [places.get(word, word) for word in arguments]

@@ -28,10 +28,17 @@ def made(tmp_path: Path, job: str) -> RunDir:
     """A run with one job, planned for 56 h of 8 GPUs a role."""
     run = make_run(tmp_path)
     role = {"nodes": 1, "gpus_per_node": 8}
-    cluster = {"time_hours": 56, "train": role, "synthesis": role}
+    cluster = {"kind": "slurm", "time_hours": 56, "train": role, "synthesis": role}
     run.config_file.write_text(yaml.safe_dump({"cluster": cluster, "synthesis": {"enabled": True}}))
     submitted(run, job, "train", "synthesis")
     return run
+
+
+def local(run: RunDir, gpus: int) -> None:
+    """Configure `run` for this machine, whose time limit counts for nothing."""
+    role = {"nodes": 1, "gpus_per_node": gpus}
+    cluster = {"kind": "local", "time_hours": 72, "train": role, "synthesis": role}
+    run.config_file.write_text(yaml.safe_dump({"cluster": cluster, "synthesis": {"enabled": True}}))
 
 
 def test_training_stands_beside_synthesis_as_in_the_paper(tmp_path: Path) -> None:
@@ -66,9 +73,17 @@ def test_what_it_cannot_read_is_named(tmp_path: Path) -> None:
 
 def test_a_run_without_gpus_says_so_and_has_no_table_of_zeros(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    role = {"nodes": 1, "gpus_per_node": 0}
-    cluster = {"time_hours": 1, "train": role, "synthesis": role}
-    run.config_file.write_text(yaml.safe_dump({"cluster": cluster, "synthesis": {"enabled": True}}))
+    local(run, gpus=0)
     done = CliRunner().invoke(app, ["cost", str(run.path)], catch_exceptions=False)
     assert f"{run.name}: no GPUs" in done.stdout
     assert "0.00" not in done.stdout
+
+
+def test_a_run_on_this_machine_has_no_planned_hours(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    local(run, gpus=2)
+    done = CliRunner().invoke(app, ["cost", str(run.path), str(run.path)], catch_exceptions=False)
+    (role,) = {" ".join(line.split()[:3]) for line in done.stdout.splitlines() if line.startswith("train")}
+    assert role == "train no limit"
+    assert "2 runs together:" in done.stdout
+    assert "planned" not in done.stdout.splitlines()[-2]

@@ -105,9 +105,10 @@ def test_the_account_has_every_planned_role_and_sums() -> None:
         "r",
         "accounting",
         spans,
-        {"train": 448, "synthesis": 448},
+        {"train": 8, "synthesis": 8},
         Progress(STEPS, 9),
         2 * HOUR,
+        limit_hours=56,
         energy_j=7.2e6,
     )
     assert found.attempts == 2
@@ -123,6 +124,12 @@ def test_the_account_has_every_planned_role_and_sums() -> None:
 def test_a_role_without_gpus_costs_hours_only() -> None:
     found = cost("r", "files", [Span("train", 1, 0, 0, HOUR)], {"train": 0}, Progress(), 0)
     assert (found.roles["train"].used, found.roles["train"].hours, found.energy_kwh) == (0, 1, None)
+
+
+def test_without_a_time_limit_nothing_is_planned() -> None:
+    found = cost("r", "files", [Span("train", 1, 4, 0, HOUR)], {"train": 4, "synthesis": 2}, Progress(), 0)
+    assert (found.gpus, found.planned, found.used) == (6, None, 4)
+    assert found.to_json()["total"]["planned"] is None
 
 
 def test_energy_is_summed_where_it_is_measured() -> None:

@@ -30,7 +30,7 @@ from rods.watch.listing_table import table
 def configured(run: RunDir, gpus: int = 8, time_hours: float = 56.0) -> RunDir:
     """Freeze what the account reads of a configuration."""
     role = {"nodes": 1, "gpus_per_node": gpus}
-    cluster = {"time_hours": time_hours, "train": role, "synthesis": role}
+    cluster = {"kind": "slurm", "time_hours": time_hours, "train": role, "synthesis": role}
     run.config_file.write_text(yaml.safe_dump({"cluster": cluster, "synthesis": {"enabled": True}}))
     return run
 
