@@ -21,9 +21,9 @@ def cost(
 ) -> None:
     """What runs cost in GPU-hours: planned, used, lost to restarts; training beside synthesis, as the paper counts.
 
-    planned: time limit × GPUs of one attempt, if there is a limit. used: of all starts of all jobs. lost: what a trainer did after the
-    checkpoint that the next attempt went on from. From Slurm's accounting; where that has nothing, from the times
-    of the files in the run directory, and it is said which.
+    planned: time limit × GPUs of one attempt, if there is a limit. used: of all starts of all jobs. lost: what a
+    trainer did after the checkpoint that the next attempt went on from. From Slurm's accounting; where that has
+    nothing, from the times of the files in the run directory, and it is said which.
 
     Examples:
 
