@@ -82,6 +82,7 @@ def compute(told: Sequence[Told], base: Told, spent: float) -> str:
     rows = []
     for each in told:
         row = [each.arm.title, str(len(each.runs))]
+        row.append(f"{fmean(run.curve[-1].step for run in each.list):.0f}")
         row.append(f"{fmean(run.cost.training for run in each.list):.0f}")
         row.append(f"{fmean(run.cost.synthesis for run in each.list):.0f}")
         row.append(f"{fmean(run.curve[-1].tokens for run in each.list):,.0f}")
@@ -89,7 +90,7 @@ def compute(told: Sequence[Told], base: Told, spent: float) -> str:
             ours, theirs = (_heights(side, mode, spent) for side in (each, base))
             row += [f"{fmean(ours.values()):.3f}", _less(each, base, ours, theirs)]
         rows.append(row)
-    head = ["", "seeds", "CPU s, training", "CPU s, synthesis", "tokens"]
+    head = ["", "seeds", "training steps", "CPU s, training", "CPU s, synthesis", "tokens"]
     for mode in MODES:
         head += [f"R_P, {MODE_TITLES[mode]}", "less static"]
     return _table(head, rows)
