@@ -10,6 +10,10 @@ bfcl='bfcl-eval==2026.3.23'
   echo "RODS needs Python 3.11 or newer; $python is $("$python" -V). Try: make demo PYTHON=python3.11" >&2
   exit 1
 }
+[ "$extra" != cpu ] || command -v "${CXX:-g++}" >/dev/null || {
+  echo "no C++ compiler '${CXX:-g++}' here: vLLM on CPUs compiles as it starts; install g++, or run with" >&2
+  echo "rollout.engine=hf. Going on without." >&2
+}
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"; }
 # What takes the time: every file of a megabyte and more, what is built, and the unpacking at the end.
