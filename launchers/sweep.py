@@ -26,11 +26,8 @@ from rods.errors import RodsError
 LAUNCHER = (
     "hydra._internal.core_plugins.basic_launcher.BasicLauncher"  # Hydra's default; no run goes through it
 )
-_SHARED = (
-    "launch.mode",
-    "launch.max_parallel",
-    "cluster.kind",
-)  # a sweep is started in one way, in one place
+# A sweep is started in one way, in one place, by one process: its umask, and the frozen code, are those of all runs.
+_SHARED = ("launch.mode", "launch.max_parallel", "cluster.kind", "exchange.mode", "exchange.group")
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,8 @@ def test_a_sweeper_of_an_experiments_file_has_no_effect(tmp_path: Path) -> None:
         (("cluster=local,slurm_test",), "cluster.kind differs between the runs"),
         (("launch.mode=submit,wait",), "launch.mode differs between the runs"),
         (("launch.max_parallel=1,2",), "launch.max_parallel differs between the runs"),
+        (("exchange.mode='0750','0700'",), "exchange.mode differs between the runs"),
+        (("exchange.group=one,two",), "exchange.group differs between the runs"),
     ],
 )
 def test_a_sweep_that_is_not_what_it_looks_like_is_refused(overrides: tuple[str, ...], message: str) -> None:
