@@ -24,7 +24,10 @@ def evaluate(
     ],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Of model., rollout., tasks.: rollout.engine=vllm …"),
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="Of model., rollout., tasks., simulation.protocol, simulation.cassettes, seed: rollout.engine=vllm …",
+        ),
     ] = None,
     suite: Annotated[str, typer.Option(help="bfcl_v3 or scripted.")] = "bfcl_v3",
     split: Annotated[str, typer.Option(help="heldout, validation or train.")] = "heldout",

@@ -7,7 +7,7 @@ pool, retirement); here only what they do.
 
 Order of events in a run::
 
-    RunStarted (StageStarted? Injections Readmissions EpochStarted Steps EpochFinished)* RunFinished
+    RunStarted (StageStarted? Readmissions Injections EpochStarted Steps EpochFinished)* RunFinished
 
 where injections and readmissions carry the number of the epoch they open (streamed injections come among an epoch's
 steps), arrivals and closed seeds may come at any point
