@@ -51,7 +51,8 @@ def _mark(done: bool, there: bool) -> str:
 
 
 def _tables(asked: argparse.Namespace) -> int:
-    for path in page.build(asked.results, asked.seeds, asked.docs, asked.headline):
+    today = {(job.arm.name, job.seed): job.identity for job in planned(chosen(()), asked.seeds)}
+    for path in page.build(asked.results, today, asked.docs, asked.headline):
         print(path)
     return 0
 
@@ -91,7 +92,9 @@ def _parser() -> argparse.ArgumentParser:
 def _seeds(text: str) -> tuple[int, ...]:
     """0-4 or 0,1,2."""
     first, dash, last = text.partition("-")
-    found = tuple(range(int(first), int(last) + 1)) if dash else tuple(map(int, text.split(",")))
+    found = (
+        tuple(range(int(first), int(last) + 1)) if dash else tuple(dict.fromkeys(map(int, text.split(","))))
+    )
     if not found:
         raise argparse.ArgumentTypeError(f"{text}: expected the lower seed first, as in 0-4")
     return found

@@ -88,10 +88,10 @@ def get(name: str) -> Arm:
 
 
 def chosen(names: Iterable[str]) -> tuple[Arm, ...]:
-    """The arms of these names, all without any; each that is another's twin is left out, since it is not run.
+    """The arms of these names, each once, all without any; in place of one that is another's twin, the other.
 
     Raises:
         UnknownArmError: a name of none.
     """
     wanted = tuple(get(name) for name in names) or ARMS
-    return tuple(arm for arm in wanted if not arm.same_as)
+    return tuple(dict.fromkeys(get(arm.same_as) if arm.same_as else arm for arm in wanted))

@@ -2,7 +2,8 @@
 
 Intervals are percentile bootstraps at 95%. A run is paired with the static run of its seed: same training tasks, same
 start, same held-out tasks. Final scores resample seeds and held-out tasks, both with replacement; what there is one
-number a run of, seeds alone. With few seeds such an interval is too narrow; the number of seeds stands beside it.
+number a run of, seeds alone. With few seeds such an interval is too narrow: nothing is called clear that Student's
+interval over the seeds does not leave clear too.
 """
 
 from __future__ import annotations
@@ -35,19 +36,21 @@ class Difference:
     Attributes:
         mean: over common seeds.
         interval: of the mean; None for a single number.
+        half: half of Student's interval over the seeds; None for a single one.
         seeds: how many.
     """
 
     mean: float
     interval: Interval | None
+    half: float | None
     seeds: int
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves 0 out, over enough seeds."""
-        if self.interval is None or self.seeds < FEWEST:
+        """Whether both intervals leave 0 out, over enough seeds."""
+        if self.interval is None or self.half is None or self.seeds < FEWEST:
             return False
-        return not self.interval.low <= 0 <= self.interval.high
+        return abs(self.mean) > self.half and not self.interval.low <= 0 <= self.interval.high
 
 
 def final(
@@ -67,8 +70,14 @@ def final(
     return crossed(np.array(rows))
 
 
+def risen(runs: Sequence[Summary], score: str, without: Sequence[int] = ()) -> Difference:
+    """The last evaluation of these runs less their first: see `final`; at least one run."""
+    rows = [scores(run, score, without) - scores(run, f"start_{score}", without) for run in runs]
+    return crossed(np.array(rows))
+
+
 def scores(run: Summary, score: str, without: Sequence[int] = ()) -> NDArray[np.float64]:
-    """The last evaluation's score of every held-out task but those left out, in [0, 1]."""
+    """The score of every held-out task but those left out, in [0, 1]; see `Summary` for their names."""
     rewards = np.array(getattr(run, score.removesuffix("_accuracy")))
     kept = np.delete(rewards, list(without))
     return (kept == 1.0).astype(float) if score.endswith("_accuracy") else kept
@@ -81,18 +90,19 @@ def crossed(differences: NDArray[np.float64]) -> Difference:
     by_seed = rng.multinomial(count, np.full(count, 1 / count), RESAMPLES) / count
     by_task = rng.multinomial(tasks, np.full(tasks, 1 / tasks), RESAMPLES) / tasks
     means = ((by_seed @ differences) * by_task).sum(1)
-    return Difference(float(differences.mean()), _interval(means), count)
+    half = summary(differences.mean(1).tolist()).half
+    return Difference(float(differences.mean()), _interval(means), half, count)
 
 
 def over_seeds(differences: Sequence[float]) -> Difference | None:
     """Mean and, from `FEWEST` seeds on, interval of one difference a seed; None without any."""
     if not differences:
         return None
-    values = np.array(differences)
+    values, half = np.array(differences), summary(differences).half
     if len(values) < FEWEST:
-        return Difference(float(values.mean()), None, len(values))
+        return Difference(float(values.mean()), None, half, len(values))
     drawn = values[np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))]
-    return Difference(float(values.mean()), _interval(drawn.mean(1)), len(values))
+    return Difference(float(values.mean()), _interval(drawn.mean(1)), half, len(values))
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:

@@ -27,6 +27,7 @@ from benchmarks.study.summary import (
     Zone,
 )
 from rods.errors import RodsError
+from rods.exchange.lineage import digest
 from rods.exchange.metrics import read_metrics
 from rods.exchange.rundir import RunDir
 from rods.tasks import file as task_file
@@ -65,21 +66,22 @@ def measure(run_dir: Path, arm: str, seed: int, identity: Identity, made: Made) 
         raise UnfinishedError(
             f"{run_dir}: expected a finished run; go on with `python -m benchmarks.study run`"
         )
-    held = [task.id for task in world.heldout()]
     sampled, greedy = (evaluations(data, mode) for mode in ("sampled", "greedy"))
     clock = Clock(data, read_metrics(run_dir / "metrics" / "synthesis.jsonl"))
     return Summary(
         arm=arm,
         seed=seed,
         identity=identity,
-        digest=data.digest,
+        digest=digest([event for event in data.events if event["name"] != "run_started"]),
         commit=made.commit,
         machine=made.machine,
         attempts=len(list((run_dir / "attempts").iterdir())),
         cost=Cost(made.wall, made.load, *(round(each, 1) for each in clock.totals())),
         curve=[_point(data, clock, sampled[step], greedy[step]) for step in sorted(sampled)],
-        sampled=[round(sampled[max(sampled)]["scores"][name], _DIGITS) for name in held],
-        greedy=[round(greedy[max(greedy)]["scores"][name], _DIGITS) for name in held],
+        start_sampled=_scores(sampled[min(sampled)]),
+        start_greedy=_scores(greedy[min(greedy)]),
+        sampled=_scores(sampled[max(sampled)]),
+        greedy=_scores(greedy[max(greedy)]),
         by_kind=_by_kind(sampled, greedy),
         zero_variance=round(fmean(map(_flat, data.groups)), _DIGITS),
         mechanism=_mechanism(data, sorted(sampled)),
@@ -167,6 +169,11 @@ def _point(data: RunData, clock: Clock, sampled: Record, greedy: Record) -> Poin
     )
 
 
+def _scores(evaluation: Record) -> list[float]:
+    """Of every held-out task, in order."""
+    return [round(evaluation["scores"][task.id], _DIGITS) for task in world.heldout()]
+
+
 def _by_kind(
     sampled: Mapping[int, Record], greedy: Mapping[int, Record]
 ) -> dict[str, tuple[float, float, float, float]]:
@@ -195,19 +202,26 @@ def _trained(data: RunData, evaluated: Sequence[int]) -> list[Stretch]:
     for group in data.groups:
         first.setdefault(group.task_id, group.step)
     judged = _judged(data)
+    variants = {event["task_id"] for event in data.named("variant_arrived")}
     pairs = [
         (end, [group for group in judged if begin < group.step <= end]) for begin, end in pairwise(evaluated)
     ]
     return [
         Stretch(
             end,
-            round(fmean(reward for group in own for reward in group.rewards), _DIGITS),
+            _reward(own),
             round(fmean(_flat(group) for group in own), _DIGITS),
             round(fmean(first[group.task_id] == group.step for group in own), _DIGITS),
+            _reward(seeds) if seeds else None,
         )
         for end, own in pairs
         if own
+        for seeds in [[group for group in own if group.task_id not in variants]]
     ]
+
+
+def _reward(groups: Sequence[Group]) -> float:
+    return round(fmean(reward for group in groups for reward in group.rewards), _DIGITS)
 
 
 def _zone(data: RunData, name: str) -> Zone:

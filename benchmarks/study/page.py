@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,24 +22,20 @@ from rods.exchange.atomic import make_dirs, write_text
 
 FINDINGS = Path(__file__).with_name("findings.md")
 PAGE, FOLDER = "study.md", "study"
-# Among which runs something must be the same, and what.
-_SAME: Sequence[tuple[Callable[[Summary], Hashable], Callable[[Identity], Hashable]]] = (
-    (lambda run: "all", lambda own: (own.policy, own.heldout)),
-    (lambda run: run.seed, lambda own: own.training),
-    (lambda run: run.arm, lambda own: own.settings),
-)
+Identities = Mapping[tuple[str, int], Identity]
+"""What each run would be that were made now, by arm's name and seed."""
 
 
 class EmptyStudyError(RodsError):
     """No summary to make a page of, or no held-out task to score."""
 
 
-def build(results: Path, seeds: Sequence[int], docs: Path, headline: Path) -> list[Path]:
+def build(results: Path, today: Identities, docs: Path, headline: Path) -> list[Path]:
     """Write the page, its figures and the headline; returns what was written.
 
     Args:
         results: folder of the summaries.
-        seeds: those that the page reports.
+        today: the runs that the page reports; a summary of one that was another run is left out and named.
         docs: folder of the page.
         headline: file for `analysis`.
 
@@ -47,12 +43,13 @@ def build(results: Path, seeds: Sequence[int], docs: Path, headline: Path) -> li
         EmptyStudyError: no summary of these seeds, or none of the static pool; or variants repeat all held-out tasks.
         SummaryError: a file among the results that is no summary.
     """
-    kept, left = consistent(summary.of_seeds(summary.read_all(results), seeds))
+    seeds = sorted({seed for _, seed in today})
+    kept, left = consistent(summary.of_seeds(summary.read_all(results), seeds), today)
     told = group(kept)
     if not any(each.arm.name == STATIC for each in told):
         raise EmptyStudyError(
-            f"{results}: expected at least one run of the static pool with a seed of {list(seeds)}, found none; "
-            "`python -m benchmarks.study run` makes them"
+            f"{results}: expected at least one run of the static pool with a seed of {seeds}, and with the "
+            "settings, start policy and tasks of today, found none; `python -m benchmarks.study run` makes them"
         )
     without = compare.repeated([run for each in told for run in each.list])
     if len(without) == len(kept[0].sampled):
@@ -61,7 +58,7 @@ def build(results: Path, seeds: Sequence[int], docs: Path, headline: Path) -> li
             "or solution, so that no score is left; widen the held-out tasks (benchmarks/study/world.py), or what is "
             "synthesised"
         )
-    drawn = draw(told, docs / FOLDER)
+    drawn = draw(told, docs / FOLDER, without)
     write_text(docs / PAGE, render(told, seeds, left))
     write_text(headline, json.dumps(headline_of(told), separators=(",", ":")) + "\n")
     return [docs / PAGE, *drawn, headline]
@@ -80,7 +77,10 @@ def render(told: Sequence[Told], seeds: Sequence[int], left: Sequence[Summary]) 
     systems, ablations = split(told)
     static, rods = next(each for each in told if each.arm.name == STATIC), find(told, RODS)
     spent = compare.budget([run for each in systems for run in each.list])
-    start = [run.curve[0] for run in runs]
+    start = {
+        mode: fmean(compare.scores(run, f"start_{mode}", without).mean() for run in runs)
+        for mode in compare.MODES
+    }
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -93,15 +93,16 @@ def render(told: Sequence[Told], seeds: Sequence[int], left: Sequence[Summary]) 
         left=[f"{each.arm} seed {each.seed}" for each in left],
         findings=FINDINGS.read_text(encoding="utf-8").strip(),
         trajectories=f"{TRAJECTORIES:,}",
-        start={mode: f"{fmean(getattr(point, mode) for point in start):.3f}" for mode in compare.MODES},
+        start={mode: f"{mean:.3f}" for mode, mean in start.items()},
         final=sections.final(systems, without),
+        rises=sections.differences(sections.rises(systems, without)),
         against_static=sections.differences(sections.against(systems, static, without)),
         way=sections.way(systems, static),
         spent=f"{spent:.0f}",
         compute=sections.compute(systems, static, spent),
         ablations=ablations and rods and sections.differences(sections.against(ablations, rods, without)),
         twins=[(each.arm.title, each.arm.same_as) for each in ablations if each.arm.same_as],
-        trained=sections.trained(systems),
+        trained=sections.trained(systems, without),
         alike=alike(ablations, rods) if rods else [],
         mechanism=sections.mechanism(systems),
         pictures=[(name, title) for name, (title, _) in figures.MECHANISM.items()],
@@ -148,16 +149,9 @@ def made(runs: Sequence[Summary], repeated: int) -> dict[str, str]:
     }
 
 
-def consistent(summaries: Sequence[Summary]) -> tuple[list[Summary], list[Summary]]:
-    """Those that can be compared, and the others.
-
-    The first have the start policy and held-out tasks that most of all have, the training tasks that most of their seed
-    have, and the settings that most of their arm have.
-    """
-    kept = list(summaries)
-    for key, value in _SAME:
-        usual = _usual((key(each), value(each.identity)) for each in kept)
-        kept = [each for each in kept if value(each.identity) == usual[key(each)]]
+def consistent(summaries: Sequence[Summary], today: Identities) -> tuple[list[Summary], list[Summary]]:
+    """Those of runs that would be the same today, which can be compared, and the others."""
+    kept = [each for each in summaries if each.identity == today.get((each.arm, each.seed))]
     return kept, [each for each in summaries if each not in kept]
 
 
@@ -169,8 +163,8 @@ def group(summaries: Sequence[Summary]) -> list[Told]:
     return [Told(arm, runs) for arm in ARMS if (runs := by_arm.get(arm.same_as or arm.name))]
 
 
-def draw(told: Sequence[Told], folder: Path) -> list[Path]:
-    """Every figure as SVG; equal summaries give equal bytes."""
+def draw(told: Sequence[Told], folder: Path, without: Sequence[int] = ()) -> list[Path]:
+    """Every figure as SVG; equal summaries give equal bytes. `without`: places of tasks that leave final scores."""
     make_dirs(folder)
     systems, ablations = split(told)
     drawn: dict[str, Figure] = {
@@ -181,7 +175,7 @@ def draw(told: Sequence[Told], folder: Path) -> list[Path]:
     }
     for name, arms, base in (("against_static", systems, STATIC), ("ablations", ablations, RODS)):
         reference = find(told, base)
-        if reference is not None and (rows := sections.against(arms, reference)):
+        if reference is not None and (rows := sections.against(arms, reference, without)):
             drawn[name] = figures.differences(rows, reference.arm.title)
     paths = []
     for name, figure in drawn.items():
@@ -224,14 +218,6 @@ def headline_of(told: Sequence[Told]) -> dict[str, Any]:
 def _seeds(seeds: Sequence[int]) -> str:
     """In words."""
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, sorted(seeds)))}"
-
-
-def _usual(pairs: Iterable[tuple[Hashable, Hashable]]) -> dict[Hashable, Hashable]:
-    """By key the value that it most often comes with."""
-    counts: dict[Hashable, Counter[Hashable]] = defaultdict(Counter)
-    for key, value in pairs:
-        counts[key][value] += 1
-    return {key: each.most_common(1)[0][0] for key, each in counts.items()}
 
 
 def _points(each: Told) -> list[dict[str, Any]]:

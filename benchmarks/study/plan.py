@@ -45,7 +45,8 @@ def identity(arm: Arm, seed: int) -> Identity:
 def settings(config: Config) -> str:
     """SHA-256 (hex) of the settings that are not the schema's defaults.
 
-    A setting that is new, and off, leaves all runs what they were. Seed and tasks are told apart by themselves.
+    A setting that is new, and off, leaves all runs what they were. Seed and tasks are told apart by themselves; a
+    default that changes is not noticed, nor is code: the summary's commit tells.
     """
     own, defaults = dict(_flat(config.to_dict())), dict(_flat(Config().to_dict()))
     unnamed = {

@@ -35,8 +35,16 @@ def against(told: Sequence[Told], base: Told, without: Sequence[int] = ()) -> Ro
     return rows
 
 
+def rises(told: Sequence[Told], without: Sequence[int] = ()) -> Rows:
+    """Title and final differences from the run's own start by score, of every arm; `without` as in `against`."""
+    return [
+        (each.arm.title, {score: compare.risen(each.list, score, without) for score in _SCORES})
+        for each in told
+    ]
+
+
 def differences(rows: Rows) -> str:
-    """Of `against`."""
+    """Of `against` or `rises`."""
     lines = [
         [title, str(own["sampled"].seeds), *(_difference(own[score]) for score in _SCORES)]
         for title, own in rows
@@ -96,25 +104,32 @@ def compute(told: Sequence[Told], base: Told, spent: float) -> str:
     return _table(head, rows)
 
 
-def trained(told: Sequence[Told]) -> str:
+def trained(told: Sequence[Told], without: Sequence[int]) -> str:
     """What was trained on between the first two evaluations and between the last two: see `figures.stretches`."""
     rows = []
     for each in told:
         ends = [(found[0], found[-1]) for found in map(figures.stretches, each.list)]
         own = [end.reward - begin.reward for begin, end in ends]
-        held = [run.curve[-1].sampled - run.curve[0].sampled for run in each.list]
+        alone = [
+            end.seed_reward - begin.seed_reward
+            for begin, end in ends
+            if begin.seed_reward is not None and end.seed_reward is not None
+        ]
+        held = [compare.risen(each.list, "sampled", without).mean]
         row = [
             each.arm.title,
             str(len(each.runs)),
             *(_both(ends, part) for part in ("reward", "zero_variance")),
         ]
-        rows.append([*row, f"{fmean(own):+.3f}", f"{fmean(held):+.3f}", _both(ends, "fresh")])
+        rise = [f"{fmean(found):+.3f}" if found else _NONE for found in (own, alone, held)]
+        rows.append([*row, *rise, _both(ends, "fresh")])
     head = [
         "",
         "seeds",
         "own reward",
         "groups without variance",
         "own reward rises by",
+        "that on the seed tasks alone",
         "held-out R_P, T=1, rises by",
     ]
     return _table([*head, "groups of a task not seen before"], rows)

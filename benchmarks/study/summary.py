@@ -81,12 +81,14 @@ class Stretch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         reward: mean of the rollouts' rewards, at temperature 1.
         zero_variance: share of the groups whose rewards were all equal.
         fresh: share of the groups of a task that had not been trained on before.
+        seed_reward: `reward` on tasks of the start pool alone; None where none was trained on.
     """
 
     step: int
     reward: float
     zero_variance: float
     fresh: float
+    seed_reward: float | None
 
 
 class Latency(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,13 +160,15 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         arm, seed: which.
         identity: see there.
-        digest: SHA-256 over its journal; equal for two runs that did the same, event for event.
+        digest: SHA-256 over its journal but the starts; equal for two runs that did the same, event for event, however
+            often they were interrupted.
         commit: of the code; with a + where files were changed.
         machine: processor, and cores.
         attempts: 1, and one more for each time it was interrupted.
         cost: see there.
         curve: evaluations in order; the last is after the last step.
-        sampled, greedy: the last evaluation's progress reward of every held-out task, in order.
+        start_sampled, start_greedy: the first evaluation's progress reward of every held-out task, in order.
+        sampled, greedy: the last one's.
         by_kind: mean progress reward by kind of task: before training sampled and greedy, after it sampled and greedy.
         zero_variance: share of the groups whose rewards were all equal.
         mechanism, overlap: see there.
@@ -179,6 +183,8 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempts: int
     cost: Cost
     curve: list[Point]
+    start_sampled: list[float]
+    start_greedy: list[float]
     sampled: list[float]
     greedy: list[float]
     by_kind: dict[str, tuple[float, float, float, float]]
@@ -245,11 +251,12 @@ def of_seeds(summaries: Iterable[Summary], seeds: Iterable[int]) -> list[Summary
 def _lack(found: Summary) -> str:
     """What tables and figures could not be made of; "" where all is there."""
     tasks = len(found.sampled)
+    scored = {len(each) for each in (found.start_sampled, found.start_greedy, found.sampled, found.greedy)}
     places = [*found.overlap.content, *found.overlap.calls]
     rising = [point.trajectories for point in found.curve]
     wrong = {
         "fewer than two evaluations, or not in order": len(rising) < 2 or rising != sorted(set(rising)),
-        "no score for each held-out task, sampled and greedy": not tasks or tasks != len(found.greedy),
+        "no score for each held-out task, first and last, sampled and greedy": not tasks or scored != {tasks},
         "places of tasks that are none": any(not 0 <= place < tasks for place in places),
         "not every zone": set(found.mechanism.zones) != set(ZONES),
         "not every stage of the funnel": not set(STAGES) <= set(found.mechanism.funnel),

@@ -63,8 +63,32 @@ def test_the_crossed_interval_covers_the_truth_about_as_often_as_it_says() -> No
     covered = 0
     for _ in range(30):
         drawn = rng.normal(0, 0.1, (8, 1)) + rng.normal(0, 0.5, (1, 60)) + rng.normal(0, 0.5, (8, 60))
-        covered += not compare.crossed(drawn).clear
+        found = compare.crossed(drawn).interval
+        assert found is not None
+        covered += found.low <= 0 <= found.high
     assert covered >= 25
+
+
+def test_few_seeds_are_clear_only_where_students_interval_is_too() -> None:
+    apart = [0.001, 0.004, 0.005, 0.006, 0.039]  # the bootstrap leaves 0 out, t = 1.6
+    found = compare.over_seeds(apart)
+    assert found is not None
+    assert found.interval is not None
+    assert found.interval.low > 0
+    assert not found.clear
+    assert not compare.crossed(np.array(apart)[:, None] + np.zeros((1, 40))).clear
+    together = compare.over_seeds([0.010, 0.011, 0.012, 0.013, 0.014])
+    assert together is not None
+    assert together.clear
+
+
+def test_a_rise_is_the_last_evaluation_less_the_first() -> None:
+    runs = [summary(seed=seed, gain=0.4) for seed in (0, 1, 2)]
+    found = compare.risen(runs, "sampled")
+    assert (found.mean, found.seeds) == (pytest.approx(0.2), 3)
+    assert compare.risen(runs, "greedy", range(TASKS // 2)).mean == pytest.approx(0.2)
+    whole = [summary(seed=seed, gain=1.0) for seed in (0, 1)]
+    assert compare.risen(whole, "sampled_accuracy").mean == pytest.approx(0.5)
 
 
 def test_one_number_a_run_has_an_interval_over_seeds() -> None:

@@ -21,7 +21,7 @@ from benchmarks.study.summary import Overlap, Summary
 @pytest.fixture
 def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take seconds, and only some tests look at them."""
-    monkeypatch.setattr(page, "draw", lambda told, folder: [])
+    monkeypatch.setattr(page, "draw", lambda told, folder, without: [])
 
 
 def kept(folder: Path, runs: list[Summary]) -> Path:
@@ -30,10 +30,14 @@ def kept(folder: Path, runs: list[Summary]) -> Path:
     return folder
 
 
+def today(seeds: tuple[int, ...]) -> page.Identities:
+    return {(arm.name, seed): summary(arm.name, seed).identity for arm in ARMS for seed in seeds}
+
+
 def built(folder: Path, runs: list[Summary], seeds: tuple[int, ...] = (0, 1)) -> str:
     results = kept(folder / "results", runs)
     (folder / "docs").mkdir(exist_ok=True)
-    page.build(results, seeds, folder / "docs", folder / "headline.json")
+    page.build(results, today(seeds), folder / "docs", folder / "headline.json")
     return (folder / "docs" / "study.md").read_text()
 
 
@@ -103,12 +107,36 @@ def test_runs_of_another_world_or_policy_are_left_out_and_named(tmp_path: Path, 
     odd = msgspec.structs.replace(odd, identity=msgspec.structs.replace(odd.identity, **{field: "another"}))
     runs = [summary(arm, seed) for arm in ("static", "uniform", "rods") for seed in (0, 1, 2)]
     runs = [odd if (run.arm, run.seed) == ("rods", 1) else run for run in runs]
-    good, left = page.consistent(runs)
+    good, left = page.consistent(runs, today((0, 1, 2)))
     assert left == [odd]
     assert len(good) == 8
     text = built(tmp_path, runs, (0, 1, 2))
     assert "rods seed 1" in text
     assert "RODS (seed 1)" in text
+
+
+@pytest.mark.usefixtures("unpainted")
+def test_an_arm_whose_settings_changed_is_left_out_with_all_its_runs(tmp_path: Path) -> None:
+    runs = [summary(arm, seed) for arm in ("static", "rods") for seed in (0, 1, 2)]
+    old = [
+        msgspec.structs.replace(run, identity=msgspec.structs.replace(run.identity, settings="old"))
+        for run in runs
+    ]
+    text = built(tmp_path / "a", [*runs[:3], *old[3:]], (0, 1, 2))
+    assert "rods seed 0; rods seed 1; rods seed 2" in " ".join(text.split())
+    assert "\n| RODS |" not in text
+    with pytest.raises(EmptyStudyError, match="settings"):
+        built(tmp_path / "b", [*old[:3], *runs[3:]], (0, 1, 2))
+
+
+@pytest.mark.usefixtures("unpainted")
+def test_the_start_is_scored_on_the_tasks_of_the_final_scores(tmp_path: Path) -> None:
+    places = list(range(TASKS // 2))  # all that the start solves
+    runs = [summary("static", 0), summary("rods", 0, overlap=Overlap(6, places, []))]
+    text = built(tmp_path, runs, (0,))
+    assert "The start policy's R_P: 0.000 at temperature 1, 0.000 greedy." in text
+    rises = text.partition("## Less the start")[2].partition("## ")[0]
+    assert "| static pool | 1 | +0.200 [+0.200, +0.200] | +0.100 [+0.100, +0.100] |" in rises
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -136,6 +164,15 @@ def test_where_variants_repeat_every_task_there_is_no_page(tmp_path: Path) -> No
     with pytest.raises(EmptyStudyError, match=f"all {TASKS} repeated"):
         built(tmp_path, runs)
     assert not list((tmp_path / "docs").rglob("study*"))
+
+
+def test_tasks_that_leave_the_tables_leave_the_figures_too(tmp_path: Path) -> None:
+    said = {}
+    for name, places in (("all", []), ("half", list(range(TASKS // 2)))):
+        runs = [summary("static", 0, gain=0.1), summary("rods", 0, gain=0.3, overlap=Overlap(6, places, []))]
+        built(tmp_path / name, runs, (0,))
+        said[name] = (tmp_path / name / "docs" / "study" / "against_static.svg").read_text()
+    assert said["all"] != said["half"]
 
 
 def test_equal_summaries_give_equal_bytes(tmp_path: Path) -> None:

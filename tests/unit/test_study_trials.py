@@ -47,7 +47,9 @@ def test_those_of_the_repository_are_sound() -> None:
 def test_what_was_trained_on_for_a_step_or_two_says_nothing() -> None:
     whole = summary()
     curve = [point(96 * step, 0.4, 0.5) for step in (0, 6, 12, 24, 25, 31)]
-    rows = [Stretch(step, 0.5, 0.3, 0.0) for step in (12, 24, 25, 31)]  # up to 6 only the format was rewarded
+    rows = [
+        Stretch(step, 0.5, 0.3, 0.0, 0.5) for step in (12, 24, 25, 31)
+    ]  # up to 6 only the format was rewarded
     mechanism = msgspec.structs.replace(whole.mechanism, trained=rows)
     run = msgspec.structs.replace(whole, curve=curve, mechanism=mechanism)
     assert [row.step for row in figures.stretches(run)] == [12, 24, 31]
