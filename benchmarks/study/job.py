@@ -113,7 +113,6 @@ class Site:
             own = plan.overrides(self.job.arm, self.job.seed, data)
             command = ["launch.py", *own, f"launch.runs_dir={self._place}"]
         else:
-            self._continue()
             command = ["-c", _RESUME, "resume", str(found.path), "launch.mode=wait"]
         with self.output.open("ab") as output:
             return subprocess.Popen(
@@ -157,14 +156,6 @@ class Site:
             return None
         found = sorted(self._place.glob("*/manifest.json"))
         return RunDir.open(found[0].parent) if found else None
-
-    def _continue(self) -> None:
-        """Note the code that goes on, where it is not the one that began."""
-        note = self._noted()
-        commits = (
-            note["commit"] if commit() in note["commit"].split(", ") else f"{note['commit']}, {commit()}"
-        )
-        self._write(commits, note["seconds"], note["load_seconds"])
 
     def _noted(self) -> dict[str, Any]:
         return dict(read_json(self._note)) if self._note.is_file() else {"identity": None}

@@ -1,4 +1,4 @@
-"""docs/study.md and its figures, and the headline for the report of a run, out of the summaries alone."""
+"""docs/study.md and its figures, and the headline for the report of a run, out of summaries, trials and findings."""
 
 from __future__ import annotations
 
@@ -81,6 +81,7 @@ def render(told: Sequence[Told], seeds: Sequence[int], left: Sequence[Summary]) 
         mode: fmean(compare.scores(run, f"start_{mode}", without).mean() for run in runs)
         for mode in compare.MODES
     }
+    told_trials = trials.read(trials.TRIALS)
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -107,7 +108,8 @@ def render(told: Sequence[Told], seeds: Sequence[int], left: Sequence[Summary]) 
         mechanism=sections.mechanism(systems),
         pictures=[(name, title) for name, (title, _) in figures.MECHANISM.items()],
         kinds=sections.kinds(systems),
-        trials=sections.trials(trials.read(trials.TRIALS)),
+        trials=sections.trials(told_trials),
+        tried=sections.tried(told_trials),
         made=made(runs, len(without)),
     )
 

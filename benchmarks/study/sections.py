@@ -73,9 +73,7 @@ def way(told: Sequence[Told], base: Told) -> str:
     for each in told:
         row = [each.arm.title, str(len(each.runs))]
         for mode in MODES:
-            ours, theirs = (
-                {seed: compare.area(run, mode) for seed, run in side.runs.items()} for side in (each, base)
-            )
+            ours, theirs = (_areas(side.runs, mode) for side in (each, base))
             row += [f"{fmean(ours.values()):.3f}", _less(each, base, ours, theirs)]
             row.append(_reached(each, mode, goals[mode]))
         rows.append(row)
@@ -169,16 +167,38 @@ def kinds(told: Sequence[Told]) -> str:
 
 
 def trials(told: Sequence[Trial]) -> str:
-    """What was tried on other seeds: held-out reward before and after, own reward at first and at last."""
+    """What was tried on other seeds: held-out reward before, after and on the way, own reward at first and last."""
     rows = []
     for each in told:
         start, end = each.run.curve[0], each.run.curve[-1]
         ways = [f"{getattr(start, mode):.3f} → {getattr(end, mode):.3f}" for mode in MODES]
+        ways += [f"{compare.area(each.run, mode):.3f}" for mode in MODES]
         row = [each.settings, get(each.run.arm).title, str(each.run.seed), f"{end.trajectories:,}", *ways]
         stretches = figures.stretches(each.run)
         rows.append([*row, _both([(stretches[0], stretches[-1])], "reward"), f"{each.run.zero_variance:.2f}"])
-    head = ["", "arm", "seed", "rollouts", *(f"R_P, {MODE_TITLES[mode]}" for mode in MODES)]
+    head = ["", "arm", "seed", "rollouts"]
+    head += [f"{what}, {MODE_TITLES[mode]}" for what in ("R_P", "area") for mode in MODES]
     return _table([*head, "own reward", "groups without variance"], rows)
+
+
+def tried(told: Sequence[Trial]) -> str:
+    """RODS less the static pool under each of the settings that both were tried under, on the seeds of both."""
+    rows = []
+    for settings in dict.fromkeys(each.settings for each in told):
+        runs = [each.run for each in told if each.settings == settings]
+        ours, theirs = ({run.seed: run for run in runs if run.arm == arm} for arm in (RODS, STATIC))
+        without = compare.repeated(runs)
+        ends = [compare.final(ours, theirs, mode, without) for mode in MODES]
+        areas = [compare.paired(*(_areas(side, mode) for side in (ours, theirs))) for mode in MODES]
+        found = [each for each in (*ends, *areas) if each is not None]
+        if found:
+            rows.append([settings, str(found[0].seeds), *map(_difference, found)])
+    head = [f"{what}, {MODE_TITLES[mode]}" for what in ("R_P", "area") for mode in MODES]
+    return _table(["RODS less the static pool", "seeds", *head], rows)
+
+
+def _areas(runs: Mapping[int, Summary], mode: str) -> dict[int, float]:
+    return {seed: compare.area(run, mode) for seed, run in runs.items()}
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

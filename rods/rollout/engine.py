@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rods.errors import RodsError
 from rods.registry import Registry
+from rods.rollout import compiler
 
 if TYPE_CHECKING:
     import torch
@@ -156,8 +157,11 @@ def build(
 
     Raises:
         UnknownNameError: no such engine.
+        NoCompilerError: vLLM would start here and could not.
     """
     name = "served" if rollout.placement == "served" else resolve_name(rollout.engine)
+    if name == "vllm" or (name == "served" and not rollout.servers):
+        compiler.check()
     engine: Engine = ENGINES.get(name)(model_dir, model, rollout, seed, logs)
     return engine
 

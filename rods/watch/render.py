@@ -82,7 +82,7 @@ def panel(state: RunState, cost: Cost | None = None, width: int = WIDTH) -> Rend
 def spent(cost: Cost) -> str:
     """GPU-hours so far in one line."""
     roles = ", ".join(f"{role} {hours(part.used)}" for role, part in cost.roles.items())
-    text = f"{hours(cost.used)} GPU-hours ({roles})" if cost.gpus else "no GPUs"
+    text = f"{hours(cost.used)} GPU-hours ({roles})" if cost.gpus or cost.used else "no GPUs"
     text += f", {hours(cost.wasted)} lost to restarts" if cost.wasted >= 0.005 else ""
     return f"{text}; by the times of files, accounting gave no answer" if cost.trouble else text
 

@@ -13,7 +13,7 @@ from launchers.cost import PAPER, Cost
 def show(accounts: Sequence[Cost], console: Console) -> None:
     """Print each account, and what the paper's run took beside it."""
     for account in accounts:
-        console.print(_table(account) if account.gpus else f"{account.run}: no GPUs")
+        console.print(_table(account) if account.gpus or account.used else f"{account.run}: no GPUs")
         for line in _notes(account):
             console.print(line, markup=False, highlight=False)
         console.print()
@@ -36,7 +36,8 @@ def _table(account: Cost) -> Table:
 
 def _sums(accounts: Sequence[Cost]) -> str:
     limits = [account.planned for account in accounts if account.planned is not None]
-    planned = [f"{sum(limits):.2f} planned"] if limits else []
+    some = "" if len(limits) == len(accounts) else f" by the {len(limits)} that have a limit"
+    planned = [f"{sum(limits):.2f} planned{some}"] if limits else []
     used, lost = (sum(getattr(account, name) for account in accounts) for name in ("used", "wasted"))
     figures = ", ".join([*planned, f"{used:.2f} used", f"{lost:.2f} lost"])
     return f"{len(accounts)} runs together: {figures} GPU-hours"

@@ -16,6 +16,8 @@ from launchers.scheduler import Scheduler
 from rods.cli import app
 from rods.exchange.atomic import CorruptFileError
 from rods.exchange.rundir import RunDir
+from rods.watch import spending
+from rods.watch.render import spent
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +89,14 @@ def test_a_run_on_this_machine_has_no_planned_hours(tmp_path: Path) -> None:
     assert role == "train no limit"
     assert "2 runs together:" in done.stdout
     assert "planned" not in done.stdout.splitlines()[-2]
+    beside = [str(made(tmp_path / "slurm", "3").path), str(run.path)]
+    done = CliRunner().invoke(app, ["cost", *beside], catch_exceptions=False)
+    assert "2 runs together: 896.00 planned by the 1 that have a limit" in done.stdout
+
+
+def test_gpu_hours_of_a_run_that_went_on_here_are_still_told(tmp_path: Path) -> None:
+    run = made(tmp_path, "1")
+    local(run, gpus=0)
+    done = CliRunner().invoke(app, ["cost", str(run.path)], catch_exceptions=False)
+    assert "no GPUs" not in done.stdout
+    assert "no GPUs" not in spent(spending.read(run))

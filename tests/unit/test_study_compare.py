@@ -77,6 +77,8 @@ def test_few_seeds_are_clear_only_where_students_interval_is_too() -> None:
     assert found.interval.low > 0
     assert not found.clear
     assert not compare.crossed(np.array(apart)[:, None] + np.zeros((1, 40))).clear
+    tasks = np.tile(np.array([0.5, -0.4] * 20), (5, 1))  # no spread over seeds, much over tasks
+    assert not compare.crossed(tasks).clear
     together = compare.over_seeds([0.010, 0.011, 0.012, 0.013, 0.014])
     assert together is not None
     assert together.clear

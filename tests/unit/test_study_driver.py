@@ -316,19 +316,6 @@ def test_the_seconds_of_all_attempts_add_up(root: Path, tmp_path: Path) -> None:
     }
 
 
-def test_a_run_that_other_code_goes_on_with_names_both(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started(site(tmp_path), tmp_path)
-    run = begun(tmp_path)
-    (run.checkpoints / "step_000004").mkdir(parents=True)
-    (run.checkpoints / "step_000004" / MARKER).touch()
-    for commit in ("abc", "def", "def"):
-        monkeypatch.setattr(job, "commit", lambda own=commit: own)
-        started(site(tmp_path), tmp_path)
-    assert site(tmp_path)._noted()["commit"] == "abc, def"
-
-
 def test_there_is_nothing_to_keep_of_a_run_that_is_not_there(root: Path, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="found none"):
         site(tmp_path).keep()

@@ -107,6 +107,8 @@ def test_runs_of_another_world_or_policy_are_left_out_and_named(tmp_path: Path, 
     odd = msgspec.structs.replace(odd, identity=msgspec.structs.replace(odd.identity, **{field: "another"}))
     runs = [summary(arm, seed) for arm in ("static", "uniform", "rods") for seed in (0, 1, 2)]
     runs = [odd if (run.arm, run.seed) == ("rods", 1) else run for run in runs]
+    unknown = msgspec.structs.replace(runs[0], arm="gone")
+    assert page.consistent([unknown], today((0, 1, 2))) == ([], [unknown])
     good, left = page.consistent(runs, today((0, 1, 2)))
     assert left == [odd]
     assert len(good) == 8
@@ -135,6 +137,11 @@ def test_the_start_is_scored_on_the_tasks_of_the_final_scores(tmp_path: Path) ->
     runs = [summary("static", 0), summary("rods", 0, overlap=Overlap(6, places, []))]
     text = built(tmp_path, runs, (0,))
     assert "The start policy's R_P: 0.000 at temperature 1, 0.000 greedy." in text
+    trained = text.partition("## What was trained on")[2].partition("## ")[0]
+    assert (
+        "| static pool | 1 | 0.50 → 0.90 | 0.30 → 0.50 | +0.400 | +0.200 | +0.200 | 0.90 → 0.10 |" in trained
+    )
+    assert "| static pool | 1 | 2 | 192 | 3 | 9,600 |" in text
     rises = text.partition("## Less the start")[2].partition("## ")[0]
     assert "| static pool | 1 | +0.200 [+0.200, +0.200] | +0.100 [+0.100, +0.100] |" in rises
 

@@ -62,6 +62,7 @@ MECHANISM = summary().mechanism
         ({"curve": summary().curve[::-1]}, "in order"),
         ({"sampled": [], "greedy": []}, "each held-out task"),
         ({"greedy": [1.0]}, "each held-out task"),
+        ({"start_sampled": [1.0]}, "each held-out task"),
         ({"overlap": Overlap(1, [], [len(summary().sampled)])}, "tasks that are none"),
         ({"overlap": Overlap(1, [-1], [])}, "tasks that are none"),
         ({"mechanism": msgspec.structs.replace(MECHANISM, zones={})}, "every zone"),

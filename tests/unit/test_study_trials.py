@@ -11,7 +11,7 @@ from study_examples import point, summary
 from benchmarks.study import figures, sections, trials, world
 from benchmarks.study import summary as summaries
 from benchmarks.study.summary import Stretch
-from benchmarks.study.trials import TrialError
+from benchmarks.study.trials import Trial, TrialError
 
 
 def trial(folder: Path, seed: int, told: str = "12 seed tasks") -> Path:
@@ -25,9 +25,19 @@ def trial(folder: Path, seed: int, told: str = "12 seed tasks") -> Path:
 def test_a_trial_comes_with_its_settings_and_where_it_went(tmp_path: Path) -> None:
     (found,) = trials.read(trial(tmp_path, world.TUNING[0]))
     assert (found.settings, found.run.seed) == ("12 seed tasks", world.TUNING[0])
-    assert "| RODS | 100 | 192 | 0.400 → 0.600 | 0.500 → 0.700 | 0.50 → 0.90 | 0.40 |" in sections.trials(
-        [found]
+    assert (
+        "| RODS | 100 | 192 | 0.400 → 0.600 | 0.500 → 0.700 | 0.500 | 0.600 | 0.50 → 0.90 | 0.40 |"
+        in sections.trials([found])
     )
+
+
+def test_rods_and_the_static_pool_are_paired_under_equal_settings() -> None:
+    pair = (("static", 0.2), ("rods", 0.4))
+    told = [Trial("twice", summary(arm, seed, gain)) for seed in (100, 101) for arm, gain in pair]
+    alone = Trial("once", summary("rods", 100, 0.9))
+    (row,) = sections.tried([*told, alone]).splitlines()[2:]
+    assert row.startswith("| twice | 2 | +0.100 [")
+    assert row.endswith("| +0.100 | +0.100 |")
 
 
 def test_what_was_tried_on_a_reported_seed_is_refused(tmp_path: Path) -> None:

