@@ -19,13 +19,18 @@ def whole(file):
 
 
 def written(file):
-    """The records in a file of LevelDB's log format, behind 7 bytes of header."""
+    """The whole records in a file of LevelDB's log format, behind 7 bytes of header.
+
+    The file may be growing: a piece whose end is not there yet is left for the next read.
+    """
     found, data, at, content = [], file.read_bytes(), 7, b""
     while at + 7 <= len(data):
         if 32768 - at % 32768 < 7:
             at += 32768 - at % 32768
             continue
         size, kind = struct.unpack_from("<HB", data, at + 4)
+        if at + 7 + size > len(data):
+            break
         content += data[at + 7 : at + 7 + size]
         at += 7 + size
         if kind in (1, 4):  # a whole record, or the last piece of one
