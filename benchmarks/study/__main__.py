@@ -1,17 +1,18 @@
-"""`python -m benchmarks.study run | status | tables`."""
+"""`python -m benchmarks.study run | try | status | tables`."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.study import page, summary, world
+from benchmarks.study import page, summary, trials, world
 from benchmarks.study.arms import ARMS, chosen
 from benchmarks.study.driver import Driver
-from benchmarks.study.job import ROOT, Site, planned
+from benchmarks.study.job import ROOT, Job, Site, planned
 from rods.errors import RodsError
 
 _SEEDS = world.REPORTED[:5]
@@ -28,10 +29,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    jobs = [job for job in planned(chosen(asked.arms), asked.seeds) if not job.done(asked.results)]
-    _say(f"{len(jobs)} runs to make")
-    sites = [Site(asked.dir, asked.results, job) for job in jobs]
-    return min(1, Driver(asked.dir, asked.jobs, asked.hours, _say).run(sites))
+    return _make(asked, planned(chosen(asked.arms), asked.seeds), asked.dir, asked.results)
+
+
+def _try(asked: argparse.Namespace) -> int:
+    arms = [trials.under(arm, asked.settings) for arm in chosen(asked.arms)]
+    jobs = list(planned(arms, asked.seeds))
+    results = asked.results / asked.name
+    trials.begin(results, " ".join(asked.settings) or "the settings of the study", asked.seeds)
+    return _make(asked, jobs, asked.dir / asked.name, results)
+
+
+def _make(asked: argparse.Namespace, jobs: Iterable[Job], folder: Path, results: Path) -> int:
+    missing = [job for job in jobs if not job.done(results)]
+    _say(f"{len(missing)} runs to make")
+    sites = [Site(folder, results, job) for job in missing]
+    return min(1, Driver(folder, asked.jobs, asked.hours, _say).run(sites))
 
 
 def _status(asked: argparse.Namespace) -> int:
@@ -62,31 +75,43 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.study", description="The study: docs/study.md."
     )
     commands = parser.add_subparsers(required=True)
-    for name, do, told in (
-        ("run", _run, "make the runs that are missing"),
-        ("status", _status, "which runs there are"),
-        ("tables", _tables, "write the page out of the summaries"),
+    found = {}
+    for name, do, told, seeds, results in (
+        ("run", _run, "make the runs that are missing", _SEEDS, summary.RESULTS),
+        ("try", _try, "make runs by other settings, on seeds of their own", world.TUNING, trials.TRIALS),
+        ("status", _status, "which runs there are", _SEEDS, summary.RESULTS),
+        ("tables", _tables, "write the page out of the summaries", _SEEDS, summary.RESULTS),
     ):
-        command = commands.add_parser(name, help=told, description=told)
+        found[name] = command = commands.add_parser(name, help=told, description=told)
         command.set_defaults(do=do)
-        command.add_argument("--seeds", type=_seeds, default=_SEEDS, help="as 0-4 or 0,1,2 (default: 0-4)")
-        command.add_argument("--results", type=Path, default=summary.RESULTS, help="folder of the summaries")
-        if name != "tables":
-            names = ", ".join(arm.name for arm in ARMS)
-            command.add_argument("--arms", type=_names, default=(), help=f"of {names} (default: all)")
-        if name == "run":
-            command.add_argument(
-                "--dir", type=Path, default=ROOT / "runs" / "study", help="folder of the runs"
-            )
-            command.add_argument(
-                "--hours", type=_hours, default=4.0, help="interrupt what runs after so long"
-            )
-            command.add_argument("--jobs", type=_jobs, default=2, help="runs at once, a core each")
-        if name == "tables":
-            command.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the page")
-            headline = ROOT / "analysis" / "headline.json"
-            command.add_argument("--headline", type=Path, default=headline, help="for the report of a run")
+        told = f"as 0-4 or 0,1,2 (default: {seeds[0]}-{seeds[-1]})"
+        command.add_argument("--seeds", type=_seeds, default=seeds, help=told)
+        command.add_argument("--results", type=Path, default=results, help="folder of the summaries")
+    found["try"].add_argument("name", type=_name, help="of the trial, and of its folder")
+    told = "overrides of launch.py, over the arm's and the study's"
+    found["try"].add_argument("--settings", nargs="*", default=(), help=told)
+    _making(found["run"], "study")
+    _making(found["try"], "study_trials")
+    for name in ("run", "try", "status"):
+        names = ", ".join(arm.name for arm in ARMS)
+        found[name].add_argument("--arms", type=_names, default=(), help=f"of {names} (default: all)")
+    found["tables"].add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the page")
+    headline = ROOT / "analysis" / "headline.json"
+    found["tables"].add_argument("--headline", type=Path, default=headline, help="for the report of a run")
     return parser
+
+
+def _making(command: argparse.ArgumentParser, folder: str) -> None:
+    command.add_argument("--dir", type=Path, default=ROOT / "runs" / folder, help="folder of the runs")
+    command.add_argument("--hours", type=_hours, default=4.0, help="interrupt what runs after so long")
+    command.add_argument("--jobs", type=_jobs, default=2, help="runs at once, a core each")
+
+
+def _name(text: str) -> str:
+    """One folder's name."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", text):
+        raise argparse.ArgumentTypeError(f"{text}: expected letters, digits, _, - and .")
+    return text
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -29,7 +29,8 @@ ROOT = Path(__file__).parents[2]
 _NOTE = "study.json"
 _OUTPUT = "launch.out"
 _RESUME = "from rods.cli import main; main()"
-_OWN = (":!benchmarks/study/results", ":!docs", ":!analysis/headline.json")  # what the study itself writes
+# What the study writes itself is no change of the code that its runs are made by.
+_WRITTEN = (":!benchmarks/study/results", ":!benchmarks/study/trials", ":!docs", ":!analysis/headline.json")
 
 
 class StudyError(RodsError):
@@ -169,7 +170,9 @@ def commit() -> str:
     """The commit of this code, with a + where files were changed since; "unknown" outside of git."""
     try:
         head = _git("rev-parse", "--short=12", "HEAD")
-        return head + ("+" if _git("status", "--porcelain", "--untracked-files=no", "--", ".", *_OWN) else "")
+        return head + (
+            "+" if _git("status", "--porcelain", "--untracked-files=no", "--", ".", *_WRITTEN) else ""
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

@@ -32,7 +32,7 @@ def overrides(arm: Arm, seed: int, data: Path) -> list[str]:
     Args:
         data: folder of the seed's data set.
     """
-    return [*arm.overrides, *COMMON, f"seed={seed}", f"tasks.path={data}"]
+    return [*COMMON, *arm.overrides, f"seed={seed}", f"tasks.path={data}"]
 
 
 def identity(arm: Arm, seed: int) -> Identity:

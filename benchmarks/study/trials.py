@@ -1,21 +1,23 @@
-"""What was tried before the study, on seeds that it does not report: `trials/NAME/`, with `settings.txt`."""
+"""What is tried, on seeds that the study does not report: `trials/NAME/`, with `settings.txt`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.study import summary, world
+from benchmarks.study.arms import Arm
 from benchmarks.study.summary import Summary
 from rods.errors import RodsError
+from rods.exchange.atomic import make_dirs, write_text
 
 TRIALS = Path(__file__).with_name("trials")
 SETTINGS = "settings.txt"
 
 
 class TrialError(RodsError):
-    """A trial that says not what it was, or one on a reported seed."""
+    """A trial that says not what it was, or one on a seed that is not for trying."""
 
 
 @dataclass(frozen=True)
@@ -35,22 +37,55 @@ def read(folder: Path) -> list[Trial]:
     """Every trial, by its settings' folder, arm and seed.
 
     Raises:
-        TrialError: a folder without settings, or a run of a seed that is reported.
+        TrialError: a folder without settings, or a run of a seed that is not for trying.
         SummaryError: a file that is no summary.
     """
     return [trial for own in sorted(folder.glob("*/")) for trial in _of(own)]
 
 
+def begin(own: Path, settings: str, seeds: Sequence[int]) -> None:
+    """Write down by what settings the runs of the folder `own` are made.
+
+    Raises:
+        TrialError: those that stand there were made by others, or a seed is not for trying.
+    """
+    _check(own, seeds)
+    told = own / SETTINGS
+    if not told.is_file():
+        make_dirs(own)
+        write_text(told, settings + "\n")
+    elif _settings(own) != settings:
+        raise TrialError(
+            f"{told}: expected {settings!r}, found {_settings(own)!r}; give a trial by other settings another name"
+        )
+
+
+def under(arm: Arm, overrides: Sequence[str]) -> Arm:
+    """The arm with these settings of launch.py beside its own and the study's, over both."""
+    return replace(arm, overrides=(*arm.overrides, *overrides))
+
+
 def _of(own: Path) -> Iterator[Trial]:
+    settings = _settings(own)
+    runs = summary.read_all(own)
+    _check(own, [run.seed for run in runs])
+    return (Trial(settings, run) for run in runs)
+
+
+def _settings(own: Path) -> str:
     told = own / SETTINGS
     if not told.is_file():
         raise TrialError(
             f"{told}: expected a line that says by what settings {own.name} was run, found no file"
         )
-    for run in summary.read_all(own):
-        if run.seed in world.REPORTED:
+    return told.read_text(encoding="utf-8").strip()
+
+
+def _check(own: Path, seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        if seed not in world.TUNING:
             raise TrialError(
-                f"{own}: expected seeds that are not reported, {world.TUNING[0]} and on, found seed {run.seed}; what "
-                "is tried on a reported seed is chosen by looking at the result"
+                f"{own}: expected seeds from {world.TUNING[0]} to {world.TUNING[-1]}, which are not reported and of "
+                f"which no task is held out, found seed {seed}; what is tried on a reported seed is chosen by "
+                "looking at the result"
             )
-        yield Trial(told.read_text(encoding="utf-8").strip(), run)

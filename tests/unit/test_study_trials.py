@@ -8,8 +8,10 @@ import msgspec
 import pytest
 from study_examples import point, summary
 
-from benchmarks.study import figures, sections, trials, world
+from benchmarks.study import __main__ as command
+from benchmarks.study import figures, plan, sections, trials, world
 from benchmarks.study import summary as summaries
+from benchmarks.study.arms import get
 from benchmarks.study.summary import Stretch
 from benchmarks.study.trials import Trial, TrialError
 
@@ -48,6 +50,64 @@ def test_what_was_tried_on_a_reported_seed_is_refused(tmp_path: Path) -> None:
 def test_a_trial_says_by_what_settings_it_was_run(tmp_path: Path) -> None:
     with pytest.raises(TrialError, match=r"settings\.txt"):
         trials.read(trial(tmp_path, world.TUNING[0], told=""))
+
+
+def test_a_seed_whose_tasks_may_be_held_out_is_no_trial(tmp_path: Path) -> None:
+    with pytest.raises(TrialError, match="found seed 105"):
+        trials.begin(tmp_path / "x", "s", [world.TUNING[-1], world.TUNING[-1] + 1])
+    assert not (tmp_path / "x").exists()
+
+
+def test_settings_that_are_tried_win_over_those_of_arm_and_study() -> None:
+    tried = trials.under(get("rods"), ["buffer.capacity=7", "training.trajectories=96"])
+    config = plan.composed(tried)
+    assert (config.buffer.capacity, config.training.trajectories) == (7, 96)
+    assert plan.identity(tried, 100) != plan.identity(get("rods"), 100)
+    assert plan.identity(trials.under(get("rods"), []), 100) == plan.identity(get("rods"), 100)
+
+
+def test_a_trial_of_the_repository_is_not_made_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (settings,) = (
+        each.settings
+        for each in trials.read(trials.TRIALS)
+        if each.run.arm == "rods" and each.run.seed == 101
+    )
+    words = ["three_times", "--seeds", "100-102", "--arms", "rods,static", "--dir", str(tmp_path)]
+    assert command.main(["try", *words, "--settings", *settings.split()]) == 0
+    assert "0 runs to make" in capsys.readouterr().out
+
+
+def test_one_trial_has_one_kind_of_settings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trial(tmp_path, world.TUNING[0], "buffer.capacity=7")
+    words = ["twelve", "--arms", "static", "--results", str(tmp_path), "--settings", "buffer.capacity=8"]
+    assert command.main(["try", *words]) == 2
+    said = capsys.readouterr().err
+    assert "expected 'buffer.capacity=8', found 'buffer.capacity=7'" in said
+    assert "another name" in said
+
+
+@pytest.mark.parametrize("settings", ["buffer.size=8", "buffer.capacity=-1", "nothing"])
+def test_settings_that_are_none_leave_no_trial_behind(
+    settings: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["new", "--arms", "static", "--results", str(tmp_path), "--settings", settings]
+    assert command.main(["try", *words]) == 2
+    assert capsys.readouterr().err.startswith("study: ")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["../x", "", ".x", "a/b"])
+def test_a_trial_is_one_folder(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["try", name])
+    assert "argument name" in capsys.readouterr().err
+
+
+def test_a_seed_that_is_given_twice_is_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert command.main(["status", "--arms", "static", "--seeds", "1,0,1", "--results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.split() == ["static", "1:missing", "0:missing"]
 
 
 def test_those_of_the_repository_are_sound() -> None:
