@@ -15,8 +15,6 @@ from benchmarks.study.driver import Driver
 from benchmarks.study.job import ROOT, Job, Site, planned
 from rods.errors import RodsError
 
-_SEEDS = world.REPORTED[:5]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what is asked; 0, or 1 where a run failed, or 2 where nothing could be done."""
@@ -77,10 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     found = {}
     for name, do, told, seeds, results in (
-        ("run", _run, "make the runs that are missing", _SEEDS, summary.RESULTS),
+        ("run", _run, "make the runs that are missing", world.REPORTED, summary.RESULTS),
         ("try", _try, "make runs by other settings, on seeds of their own", world.TUNING, trials.TRIALS),
-        ("status", _status, "which runs there are", _SEEDS, summary.RESULTS),
-        ("tables", _tables, "write the page out of the summaries", _SEEDS, summary.RESULTS),
+        ("status", _status, "which runs there are", world.REPORTED, summary.RESULTS),
+        ("tables", _tables, "write the page out of the summaries", world.REPORTED, summary.RESULTS),
     ):
         found[name] = command = commands.add_parser(name, help=told, description=told)
         command.set_defaults(do=do)

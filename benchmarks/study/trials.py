@@ -49,7 +49,7 @@ def begin(own: Path, settings: str, seeds: Sequence[int]) -> None:
     Raises:
         TrialError: those that stand there were made by others, or a seed is not for trying.
     """
-    _check(own, seeds)
+    _check(own, [*seeds, *(run.seed for run in summary.read_all(own))])
     told = own / SETTINGS
     if not told.is_file():
         make_dirs(own)
@@ -82,10 +82,13 @@ def _settings(own: Path) -> str:
 
 
 def _check(own: Path, seeds: Sequence[int]) -> None:
-    for seed in seeds:
-        if seed not in world.TUNING:
-            raise TrialError(
-                f"{own}: expected seeds from {world.TUNING[0]} to {world.TUNING[-1]}, which are not reported and of "
-                f"which no task is held out, found seed {seed}; what is tried on a reported seed is chosen by "
-                "looking at the result"
-            )
+    if seeds and not any(set(seeds) <= set(kind) for kind in (world.TUNING, world.CHECKING)):
+        raise TrialError(
+            f"{own}: expected seeds of {_range(world.TUNING)}, or of {_range(world.CHECKING)} to check what was found "
+            f"on those, found {', '.join(map(str, seeds))}; what is tried on a seed of the study is chosen by looking "
+            "at the result, and of others a task may be held out"
+        )
+
+
+def _range(seeds: Sequence[int]) -> str:
+    return f"{seeds[0]} to {seeds[-1]}"

@@ -212,6 +212,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "HELDOUT_TASKS": 15,
         "_DRAWN": 30,
         "REPORTED": (0, 1),
+        "CHECKING": (),
         "TUNING": (),
     }.items():
         monkeypatch.setattr(world, name, value)

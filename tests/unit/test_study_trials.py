@@ -43,7 +43,7 @@ def test_rods_and_the_static_pool_are_paired_under_equal_settings() -> None:
 
 
 def test_what_was_tried_on_a_reported_seed_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrialError, match=f"found seed {world.REPORTED[0]}"):
+    with pytest.raises(TrialError, match=f"found {world.REPORTED[0]};"):
         trials.read(trial(tmp_path, world.REPORTED[0]))
 
 
@@ -53,9 +53,17 @@ def test_a_trial_says_by_what_settings_it_was_run(tmp_path: Path) -> None:
 
 
 def test_a_seed_whose_tasks_may_be_held_out_is_no_trial(tmp_path: Path) -> None:
-    with pytest.raises(TrialError, match="found seed 105"):
+    with pytest.raises(TrialError, match="found 104, 105;"):
         trials.begin(tmp_path / "x", "s", [world.TUNING[-1], world.TUNING[-1] + 1])
     assert not (tmp_path / "x").exists()
+
+
+def test_what_was_found_is_checked_on_other_seeds_than_it_was_found_on(tmp_path: Path) -> None:
+    trials.begin(tmp_path / "again", "s", world.CHECKING)
+    with pytest.raises(TrialError, match="found 104, 5;"):
+        trials.begin(tmp_path / "x", "s", [world.TUNING[-1], world.CHECKING[0]])
+    with pytest.raises(TrialError, match="found 5, 100;"):
+        trials.begin(trial(tmp_path, world.TUNING[0]) / "twelve", "12 seed tasks", world.CHECKING[:1])
 
 
 def test_settings_that_are_tried_win_over_those_of_arm_and_study() -> None:
