@@ -14,9 +14,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from benchmarks.study import compare, figures, sections, summary, trials
-from benchmarks.study.arms import ARMS, RODS, STATIC, TRAJECTORIES, chosen
+from benchmarks.study.arms import ARMS, RODS, STATIC, TRAJECTORIES, chosen, get
 from benchmarks.study.figures import Told
 from benchmarks.study.summary import Identity, Summary
+from benchmarks.study.trials import Trial
 from rods.errors import RodsError
 from rods.exchange.atomic import make_dirs, write_text
 
@@ -58,17 +59,21 @@ def build(results: Path, today: Identities, docs: Path, headline: Path) -> list[
             "or solution, so that no score is left; widen the held-out tasks (benchmarks/study/world.py), or what is "
             "synthesised"
         )
-    drawn = draw(told, docs / FOLDER, without)
-    write_text(docs / PAGE, render(told, seeds, left))
+    tried = trials.read(trials.TRIALS)
+    drawn = draw(told, tried, docs / FOLDER, without)
+    write_text(docs / PAGE, render(told, tried, seeds, left))
     write_text(headline, json.dumps(headline_of(told), separators=(",", ":")) + "\n")
     return [docs / PAGE, *drawn, headline]
 
 
-def render(told: Sequence[Told], seeds: Sequence[int], left: Sequence[Summary]) -> str:
+def render(
+    told: Sequence[Told], tried: Sequence[Trial], seeds: Sequence[int], left: Sequence[Summary]
+) -> str:
     """The page.
 
     Args:
         told: the arms that have runs, the static pool among them.
+        tried: what was tried beside the study.
         seeds: those that the study is to have.
         left: runs that cannot be compared with the others.
     """
@@ -81,7 +86,6 @@ def render(told: Sequence[Told], seeds: Sequence[int], left: Sequence[Summary]) 
         mode: fmean(compare.scores(run, f"start_{mode}", without).mean() for run in runs)
         for mode in compare.MODES
     }
-    told_trials = trials.read(trials.TRIALS)
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -108,8 +112,10 @@ def render(told: Sequence[Told], seeds: Sequence[int], left: Sequence[Summary]) 
         mechanism=sections.mechanism(systems),
         pictures=[(name, title) for name, (title, _) in figures.MECHANISM.items()],
         kinds=sections.kinds(systems),
-        trials=sections.trials(told_trials),
-        tried=sections.tried(told_trials),
+        settings={each.name: each.settings for each in tried},
+        trials=sections.trials(tried),
+        tried=sections.tried(tried),
+        long=list(pairs(tried)),
         made=made(runs, len(without)),
     )
 
@@ -165,7 +171,9 @@ def group(summaries: Sequence[Summary]) -> list[Told]:
     return [Told(arm, runs) for arm in ARMS if (runs := by_arm.get(arm.same_as or arm.name))]
 
 
-def draw(told: Sequence[Told], folder: Path, without: Sequence[int] = ()) -> list[Path]:
+def draw(
+    told: Sequence[Told], tried: Sequence[Trial], folder: Path, without: Sequence[int] = ()
+) -> list[Path]:
     """Every figure as SVG; equal summaries give equal bytes. `without`: places of tasks that leave final scores."""
     make_dirs(folder)
     systems, ablations = split(told)
@@ -174,6 +182,7 @@ def draw(told: Sequence[Told], folder: Path, without: Sequence[int] = ()) -> lis
         "equal_compute": figures.equal_compute(systems),
         "trained": figures.trained(systems),
         **{name: make(systems) for name, (_, make) in figures.MECHANISM.items()},
+        **{f"trial_{name}": figures.curves(both) for name, both in pairs(tried).items()},
     }
     for name, arms, base in (("against_static", systems, STATIC), ("ablations", ablations, RODS)):
         reference = find(told, base)
@@ -185,6 +194,24 @@ def draw(told: Sequence[Told], folder: Path, without: Sequence[int] = ()) -> lis
         with mpl.rc_context({"svg.hashsalt": "study", "svg.fonttype": "none"}):
             figure.savefig(paths[-1], metadata={"Date": None})
     return paths
+
+
+def pairs(tried: Sequence[Trial]) -> dict[str, list[Told]]:
+    """The static pool and RODS in each trial that has enough seeds of both for an interval, by its name."""
+    found = {
+        name: [
+            Told(get(arm), runs)
+            for arm in (STATIC, RODS)
+            if len(
+                runs := {
+                    each.run.seed: each.run for each in tried if (each.name, each.run.arm) == (name, arm)
+                }
+            )
+            >= compare.FEWEST
+        ]
+        for name in dict.fromkeys(each.name for each in tried)
+    }
+    return {name: both for name, both in found.items() if len(both) == 2}
 
 
 def find(told: Sequence[Told], name: str) -> Told | None:

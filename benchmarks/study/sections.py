@@ -173,7 +173,7 @@ def trials(told: Sequence[Trial]) -> str:
         start, end = each.run.curve[0], each.run.curve[-1]
         ways = [f"{getattr(start, mode):.3f} → {getattr(end, mode):.3f}" for mode in MODES]
         ways += [f"{compare.area(each.run, mode):.3f}" for mode in MODES]
-        row = [each.settings, get(each.run.arm).title, str(each.run.seed), f"{end.trajectories:,}", *ways]
+        row = [each.name, get(each.run.arm).title, str(each.run.seed), f"{end.trajectories:,}", *ways]
         stretches = figures.stretches(each.run)
         rows.append([*row, _both([(stretches[0], stretches[-1])], "reward"), f"{each.run.zero_variance:.2f}"])
     head = ["", "arm", "seed", "rollouts"]
@@ -182,17 +182,23 @@ def trials(told: Sequence[Trial]) -> str:
 
 
 def tried(told: Sequence[Trial]) -> str:
-    """RODS less the static pool under each of the settings that both were tried under, on the seeds of both."""
+    """RODS less the static pool in each trial of both, on the seeds of both; then over all trials by equal settings."""
+    by_name = {each.name: [other.run for other in told if other.name == each.name] for each in told}
+    by_settings = {
+        " and ".join(dict.fromkeys(other.name for other in told if other.settings == each.settings)): [
+            other.run for other in told if other.settings == each.settings
+        ]
+        for each in told
+    }
     rows = []
-    for settings in dict.fromkeys(each.settings for each in told):
-        runs = [each.run for each in told if each.settings == settings]
+    for names, runs in (by_name | by_settings).items():
         ours, theirs = ({run.seed: run for run in runs if run.arm == arm} for arm in (RODS, STATIC))
         without = compare.repeated(runs)
         ends = [compare.final(ours, theirs, mode, without) for mode in MODES]
         areas = [compare.paired(*(_areas(side, mode) for side in (ours, theirs))) for mode in MODES]
         found = [each for each in (*ends, *areas) if each is not None]
         if found:
-            rows.append([settings, str(found[0].seeds), *map(_difference, found)])
+            rows.append([names, str(found[0].seeds), *map(_difference, found)])
     head = [f"{what}, {MODE_TITLES[mode]}" for what in ("R_P", "area") for mode in MODES]
     return _table(["RODS less the static pool", "seeds", *head], rows)
 

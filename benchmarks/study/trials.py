@@ -25,10 +25,12 @@ class Trial:
     """A run under settings that were tried.
 
     Attributes:
-        settings: in words, where they are not the study's.
+        name: of its folder.
+        settings: overrides of launch.py, or in words.
         run: what it came to.
     """
 
+    name: str
     settings: str
     run: Summary
 
@@ -69,7 +71,7 @@ def _of(own: Path) -> Iterator[Trial]:
     settings = _settings(own)
     runs = summary.read_all(own)
     _check(own, [run.seed for run in runs])
-    return (Trial(settings, run) for run in runs)
+    return (Trial(own.name, settings, run) for run in runs)
 
 
 def _settings(own: Path) -> str:

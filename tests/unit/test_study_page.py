@@ -21,7 +21,7 @@ from benchmarks.study.summary import Overlap, Summary
 @pytest.fixture
 def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take seconds, and only some tests look at them."""
-    monkeypatch.setattr(page, "draw", lambda told, folder, without: [])
+    monkeypatch.setattr(page, "draw", lambda told, tried, folder, without: [])
 
 
 def kept(folder: Path, runs: list[Summary]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from study_examples import point, summary
 
 from benchmarks.study import __main__ as command
-from benchmarks.study import figures, plan, sections, trials, world
+from benchmarks.study import figures, page, plan, sections, trials, world
 from benchmarks.study import summary as summaries
 from benchmarks.study.arms import get
 from benchmarks.study.summary import Stretch
@@ -26,20 +27,42 @@ def trial(folder: Path, seed: int, told: str = "12 seed tasks") -> Path:
 
 def test_a_trial_comes_with_its_settings_and_where_it_went(tmp_path: Path) -> None:
     (found,) = trials.read(trial(tmp_path, world.TUNING[0]))
-    assert (found.settings, found.run.seed) == ("12 seed tasks", world.TUNING[0])
+    assert (found.name, found.settings, found.run.seed) == ("twelve", "12 seed tasks", world.TUNING[0])
     assert (
-        "| RODS | 100 | 192 | 0.400 → 0.600 | 0.500 → 0.700 | 0.500 | 0.600 | 0.50 → 0.90 | 0.40 |"
+        "| twelve | RODS | 100 | 192 | 0.400 → 0.600 | 0.500 → 0.700 | 0.500 | 0.600 | 0.50 → 0.90 | 0.40 |"
         in sections.trials([found])
     )
 
 
-def test_rods_and_the_static_pool_are_paired_under_equal_settings() -> None:
-    pair = (("static", 0.2), ("rods", 0.4))
-    told = [Trial("twice", summary(arm, seed, gain)) for seed in (100, 101) for arm, gain in pair]
-    alone = Trial("once", summary("rods", 100, 0.9))
-    (row,) = sections.tried([*told, alone]).splitlines()[2:]
-    assert row.startswith("| twice | 2 | +0.100 [")
-    assert row.endswith("| +0.100 | +0.100 |")
+PAIR = (("static", 0.2), ("rods", 0.4))
+
+
+def pair(name: str, settings: str, seeds: Sequence[int], gains: Sequence[tuple[str, float]]) -> list[Trial]:
+    return [Trial(name, settings, summary(arm, seed, gain)) for seed in seeds for arm, gain in gains]
+
+
+def test_rods_and_the_static_pool_are_paired_within_a_trial_and_over_those_by_equal_settings() -> None:
+    told = [
+        *pair("twice", "x=2", (100, 101), PAIR),
+        *pair("again", "x=2", (5,), (("static", 0.1), ("rods", 0.6))),
+        *pair("once", "x=1", (100,), PAIR[1:]),
+    ]
+    first, again, both = sections.tried(told).splitlines()[2:]
+    assert first.startswith("| twice | 2 | +0.100 [")
+    assert first.endswith("| +0.100 | +0.100 |")
+    assert again.startswith("| again | 1 | +0.250")
+    assert both.startswith("| twice and again | 3 | +0.150 [")
+
+
+def test_trials_of_enough_seeds_are_drawn() -> None:
+    told = [*pair("three", "x", (100, 101, 102), PAIR), *pair("two", "y", (100, 101), PAIR)]
+    told += [*pair("alone", "z", (100, 101, 102), PAIR[1:])]
+    found = page.pairs(told)
+    assert list(found) == ["three"]
+    assert [(each.arm.name, sorted(each.runs)) for each in found["three"]] == [
+        ("static", [100, 101, 102]),
+        ("rods", [100, 101, 102]),
+    ]
 
 
 def test_what_was_tried_on_a_reported_seed_is_refused(tmp_path: Path) -> None:
