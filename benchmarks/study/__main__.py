@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import re
 import sys
 import time
@@ -15,9 +16,14 @@ from benchmarks.study.driver import Driver
 from benchmarks.study.job import ROOT, Job, Site, planned
 from rods.errors import RodsError
 
+_TRY = (
+    f"make runs by other settings, on seeds {world.TUNING[0]} to {world.TUNING[-1]}, or on "
+    f"{world.CHECKING[0]} to {world.CHECKING[-1]} to check what was found on those"
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what is asked; 0, or 1 where a run failed, or 2 where nothing could be done."""
+    """Do what is asked; 0, 1 where a run failed, 2 where nothing could be done, or 130 where it was interrupted."""
     asked = _parser().parse_args(arguments)
     try:
         return int(asked.do(asked))
@@ -31,18 +37,24 @@ def _run(asked: argparse.Namespace) -> int:
 
 
 def _try(asked: argparse.Namespace) -> int:
-    arms = [trials.under(arm, asked.settings) for arm in chosen(asked.arms)]
-    jobs = list(planned(arms, asked.seeds))
+    settings = sorted(asked.settings)
+    jobs = list(planned([trials.under(arm, settings) for arm in chosen(asked.arms)], asked.seeds))
+    told = " ".join(settings) or "the settings of the study"
     results = asked.results / asked.name
-    trials.begin(results, " ".join(asked.settings) or "the settings of the study", asked.seeds)
-    return _make(asked, jobs, asked.dir / asked.name, results)
+    trials.begin(results, told, asked.seeds)
+    own = hashlib.sha256(told.encode()).hexdigest()[
+        :8
+    ]  # of other settings, the runs of an equal name are others'
+    return _make(asked, jobs, asked.dir / f"{asked.name}-{own}", results)
 
 
 def _make(asked: argparse.Namespace, jobs: Iterable[Job], folder: Path, results: Path) -> int:
     missing = [job for job in jobs if not job.done(results)]
     _say(f"{len(missing)} runs to make")
     sites = [Site(folder, results, job) for job in missing]
-    return min(1, Driver(folder, asked.jobs, asked.hours, _say).run(sites))
+    driver = Driver(folder, asked.jobs, asked.hours, _say)
+    failed = driver.run(sites)
+    return 130 if driver.asked else min(1, failed)
 
 
 def _status(asked: argparse.Namespace) -> int:
@@ -76,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     found = {}
     for name, do, told, seeds, results in (
         ("run", _run, "make the runs that are missing", world.REPORTED, summary.RESULTS),
-        ("try", _try, "make runs by other settings, on seeds of their own", world.TUNING, trials.TRIALS),
+        ("try", _try, _TRY, world.TUNING, trials.TRIALS),
         ("status", _status, "which runs there are", world.REPORTED, summary.RESULTS),
         ("tables", _tables, "write the page out of the summaries", world.REPORTED, summary.RESULTS),
     ):
@@ -86,13 +98,14 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--seeds", type=_seeds, default=seeds, help=told)
         command.add_argument("--results", type=Path, default=results, help="folder of the summaries")
     found["try"].add_argument("name", type=_name, help="of the trial, and of its folder")
-    told = "overrides of launch.py, over the arm's and the study's"
+    told = "after NAME: overrides of launch.py, over the arm's and the study's"
     found["try"].add_argument("--settings", nargs="*", default=(), help=told)
     _making(found["run"], "study")
     _making(found["try"], "study_trials")
-    for name in ("run", "try", "status"):
-        names = ", ".join(arm.name for arm in ARMS)
+    names = ", ".join(arm.name for arm in ARMS)
+    for name in ("run", "status"):
         found[name].add_argument("--arms", type=_names, default=(), help=f"of {names} (default: all)")
+    found["try"].add_argument("--arms", type=_names, required=True, help=f"of {names}")
     found["tables"].add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the page")
     headline = ROOT / "analysis" / "headline.json"
     found["tables"].add_argument("--headline", type=Path, default=headline, help="for the report of a run")
@@ -114,6 +127,8 @@ def _name(text: str) -> str:
 
 def _seeds(text: str) -> tuple[int, ...]:
     """0-4 or 0,1,2."""
+    if not re.fullmatch(r"\d+-\d+|\d+(,\d+)*", text):
+        raise argparse.ArgumentTypeError(f"{text}: expected seeds as 0-4 or 0,1,2")
     first, dash, last = text.partition("-")
     found = (
         tuple(range(int(first), int(last) + 1)) if dash else tuple(dict.fromkeys(map(int, text.split(","))))

@@ -65,6 +65,9 @@ class Driver:
         jobs: runs at once, each on a core of its own while there are enough.
         hours: after so long runs under way are interrupted; they are continued next time.
         say: told what happens.
+
+    Attributes:
+        asked: whether a signal asked it to stop.
     """
 
     def __init__(self, folder: Path, jobs: int, hours: float, say: Callable[[str], None]) -> None:
@@ -74,7 +77,7 @@ class Driver:
         self._deadline = time.monotonic() + 3600 * hours
         self._running: list[_Running] = []
         self._failed = 0
-        self._asked = False
+        self.asked = False
 
     def run(self, sites: Sequence[Site]) -> int:
         """Make these runs, in order; the number of those that failed.
@@ -88,7 +91,7 @@ class Driver:
             while self._running or (waiting and not self._over):
                 while waiting and self._free and not self._over:
                     self._begin(waiting.popleft(), lock)
-                if self._over:
+                if self._over and self._running:
                     self._interrupt()
                 self._settle()
         if waiting:
@@ -97,7 +100,7 @@ class Driver:
 
     @property
     def _over(self) -> bool:
-        return self._asked or time.monotonic() > self._deadline
+        return self.asked or time.monotonic() > self._deadline
 
     def _begin(self, site: Site, lock: int) -> None:
         with self._blamed(site):
@@ -147,6 +150,7 @@ class Driver:
 
     def _interrupt(self) -> None:
         """Ask what runs to stop, once; it writes a checkpoint first."""
+        self._say(f"interrupting {len(self._running)} runs; each ends its step and writes a checkpoint")
         for each in self._running:
             if each.process.poll() is None:
                 each.process.send_signal(signal.SIGINT)
@@ -176,4 +180,4 @@ class Driver:
                 signal.signal(number, handler)
 
     def _ask(self, _number: int, _frame: FrameType | None) -> None:
-        self._asked = True
+        self.asked = True

@@ -49,17 +49,17 @@ def begin(own: Path, settings: str, seeds: Sequence[int]) -> None:
     """Write down by what settings the runs of the folder `own` are made.
 
     Raises:
-        TrialError: those that stand there were made by others, or a seed is not for trying.
+        TrialError: runs stand there that were made by others, or a seed is not for trying.
     """
-    _check(own, [*seeds, *(run.seed for run in summary.read_all(own))])
-    told = own / SETTINGS
-    if not told.is_file():
-        make_dirs(own)
-        write_text(told, settings + "\n")
-    elif _settings(own) != settings:
+    there = summary.read_all(own)
+    _check(own, [*seeds, *(run.seed for run in there)])
+    if there and _settings(own) != settings:
         raise TrialError(
-            f"{told}: expected {settings!r}, found {_settings(own)!r}; give a trial by other settings another name"
+            f"{own / SETTINGS}: expected {settings!r}, found {_settings(own)!r}; give a trial by other settings "
+            "another name"
         )
+    make_dirs(own)
+    write_text(own / SETTINGS, settings + "\n")
 
 
 def under(arm: Arm, overrides: Sequence[str]) -> Arm:
@@ -87,8 +87,8 @@ def _check(own: Path, seeds: Sequence[int]) -> None:
     if seeds and not any(set(seeds) <= set(kind) for kind in (world.TUNING, world.CHECKING)):
         raise TrialError(
             f"{own}: expected seeds of {_range(world.TUNING)}, or of {_range(world.CHECKING)} to check what was found "
-            f"on those, found {', '.join(map(str, seeds))}; what is tried on a seed of the study is chosen by looking "
-            "at the result, and of others a task may be held out"
+            f"on those, found {', '.join(map(str, seeds))}; settings that are tried on seeds of the study are chosen "
+            "by looking at its results, and training tasks of seeds beyond these may be held out"
         )
 
 

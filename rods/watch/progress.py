@@ -1,4 +1,4 @@
-"""The moving picture of a run: a live panel on a terminal, a line every few seconds elsewhere."""
+"""The moving picture of a run: a live panel on a terminal; elsewhere a line every few seconds and the panel last."""
 
 from __future__ import annotations
 
@@ -103,6 +103,7 @@ def view(run: RunDir, console: Console, spending: Spending = lambda: None) -> It
     """
     if not console.is_terminal:
         yield LineView(run, console)
+        Forgiving(lambda: console.print(panel(read_state(run), spending(), console.width))).tick()
         return
     # Roles write to files, so nothing else prints over the panel; the last picture stays on the screen.
     with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:

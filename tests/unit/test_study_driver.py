@@ -133,7 +133,15 @@ def test_a_run_that_cannot_be_begun_or_kept_leaves_no_other_alone(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "words", [["--jobs", "0"], ["--jobs", "two"], ["--hours", "nan"], ["--hours", "-1"], ["--seeds", "4-0"]]
+    "words",
+    [
+        ["--jobs", "0"],
+        ["--jobs", "two"],
+        ["--hours", "nan"],
+        ["--hours", "-1"],
+        ["--seeds", "4-0"],
+        ["--seeds", "1-x"],
+    ],
 )
 def test_words_that_would_make_no_run_or_wait_for_ever_are_refused(
     words: list[str], capsys: pytest.CaptureFixture[str]
@@ -171,22 +179,38 @@ def test_at_the_end_of_the_time_runs_are_interrupted_and_no_other_is_begun(tmp_p
     assert said[-1] == "stopped; 1 runs were not begun"
 
 
+def asked_once_begun(folder: Path, number: signal.Signals) -> threading.Thread:
+    def ask() -> None:
+        while not (folder / "long.begun").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    return asking
+
+
 def test_a_signal_interrupts_the_runs_and_the_handlers_are_put_back(tmp_path: Path) -> None:
     site = Stand("long", tmp_path, code=WAITS)
     before = signal.getsignal(signal.SIGTERM)
 
-    def ask() -> None:
-        while not (tmp_path / "long.begun").exists():
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
+    asking = asked_once_begun(tmp_path, signal.SIGTERM)
     failed, said = made(tmp_path, [site])
     asking.join()
     assert failed == 0
     assert "long: interrupted" in said
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_command_that_was_interrupted_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "Site", lambda folder, results, job: Stand("long", tmp_path, code=WAITS))
+    words = ["--arms", "static", "--seeds", "0", "--results", str(tmp_path), "--dir", str(tmp_path)]
+    asking = asked_once_begun(tmp_path, signal.SIGINT)
+    assert command.main(["run", *words]) == 130
+    asking.join()
+    assert "interrupting 1 runs" in capsys.readouterr().out
 
 
 def test_a_run_whose_driver_was_killed_keeps_the_next_driver_out(tmp_path: Path) -> None:

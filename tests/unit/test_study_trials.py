@@ -13,6 +13,7 @@ from benchmarks.study import __main__ as command
 from benchmarks.study import figures, page, plan, sections, trials, world
 from benchmarks.study import summary as summaries
 from benchmarks.study.arms import get
+from benchmarks.study.driver import Driver
 from benchmarks.study.summary import Stretch
 from benchmarks.study.trials import Trial, TrialError
 
@@ -119,6 +120,29 @@ def test_one_trial_has_one_kind_of_settings(capsys: pytest.CaptureFixture[str], 
     assert "another name" in said
 
 
+def test_a_name_is_free_until_a_run_has_come_to_its_end(tmp_path: Path) -> None:
+    trials.begin(tmp_path, "a=1", world.TUNING)
+    trials.begin(tmp_path, "a=2", world.TUNING)
+    summaries.write(tmp_path, summary("rods", world.TUNING[0]))
+    trials.begin(tmp_path, "a=2", world.TUNING)
+    with pytest.raises(TrialError, match="expected 'a=3', found 'a=2'"):
+        trials.begin(tmp_path, "a=3", world.TUNING)
+
+
+def test_the_order_of_settings_makes_no_other_trial_and_other_settings_have_runs_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Path] = []
+    monkeypatch.setattr(command, "Site", lambda folder, results, job: begun.append(folder))
+    monkeypatch.setattr(Driver, "run", lambda self, sites: 0)
+    for results, settings in (("a", ["x=1", "x=2"]), ("a", ["x=2", "x=1"]), ("b", ["x=1"])):
+        given = [text.replace("x=1", "seed=1").replace("x=2", "buffer.capacity=7") for text in settings]
+        words = ["mine", "--arms", "static", "--seeds", "100", "--results", str(tmp_path / results)]
+        assert command.main(["try", *words, "--dir", str(tmp_path), "--settings", *given]) == 0
+    first, second, other = begun
+    assert first == second != other
+
+
 @pytest.mark.parametrize("settings", ["buffer.size=8", "buffer.capacity=-1", "nothing"])
 def test_settings_that_are_none_leave_no_trial_behind(
     settings: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -132,7 +156,7 @@ def test_settings_that_are_none_leave_no_trial_behind(
 @pytest.mark.parametrize("name", ["../x", "", ".x", "a/b"])
 def test_a_trial_is_one_folder(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        command.main(["try", name])
+        command.main(["try", name, "--arms", "static"])
     assert "argument name" in capsys.readouterr().err
 
 

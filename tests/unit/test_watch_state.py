@@ -17,7 +17,7 @@ from rods.exchange import owner, stop
 from rods.exchange.heartbeat import Heartbeat
 from rods.exchange.metrics import MetricsWriter
 from rods.exchange.rundir import RunDir
-from rods.watch.progress import LineView
+from rods.watch.progress import LineView, view
 from rods.watch.render import duration, line, panel
 from rods.watch.state import eta_s, newest_evaluations, read_state, throughput
 
@@ -74,12 +74,24 @@ def test_durations_read_well(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 
+def test_a_log_ends_with_the_panel(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    console = Console(record=True, width=100, file=open(os.devnull, "w"))  # noqa: SIM115
+    with view(run, console) as shown:
+        shown.tick()
+    first, *rest = console.export_text().splitlines()
+    assert first.startswith("[rods] ")
+    assert run.name in rest[0]
+    assert "attempt 1" in rest[-1]
+    assert any("held out" in line for line in rest)
+
+
 def test_a_log_gets_one_line_in_its_time(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     console = Console(record=True, width=20, file=open(os.devnull, "w"))  # noqa: SIM115
-    view = LineView(run, console, every_s=3600)
-    view.tick()
-    view.tick()
+    lines_view = LineView(run, console, every_s=3600)
+    lines_view.tick()
+    lines_view.tick()
     lines = console.export_text().splitlines()
     assert len(lines) == 1
     for part in (
