@@ -110,6 +110,16 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference
     return over_seeds([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
 
 
+def equally_spent(ours: Mapping[int, Summary], theirs: Mapping[int, Summary], mode: str) -> Difference | None:
+    """Both curves read, seed by seed, where each had spent the CPU seconds that the cheaper one spent in all."""
+    differences = []
+    for seed in sorted(ours.keys() & theirs.keys()):
+        spent = budget([ours[seed], theirs[seed]])
+        high, low = (at(side[seed], "cpu_seconds", mode, [spent])[0] for side in (ours, theirs))
+        differences.append(float(high - low))
+    return over_seeds(differences)
+
+
 def area(run: Summary, mode: str) -> float:
     """Mean height of the curve over trajectories: the area under it, divided by their number."""
     total = sum(

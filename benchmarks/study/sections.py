@@ -173,10 +173,11 @@ def trials(told: Sequence[Trial]) -> str:
         start, end = each.run.curve[0], each.run.curve[-1]
         ways = [f"{getattr(start, mode):.3f} → {getattr(end, mode):.3f}" for mode in MODES]
         ways += [f"{compare.area(each.run, mode):.3f}" for mode in MODES]
-        row = [each.name, get(each.run.arm).title, str(each.run.seed), f"{end.trajectories:,}", *ways]
+        sizes = [f"{end.trajectories:,}", str(end.step), f"{end.cpu_seconds:,.0f}"]
+        row = [each.name, get(each.run.arm).title, str(each.run.seed), *sizes, *ways]
         stretches = figures.stretches(each.run)
         rows.append([*row, _both([(stretches[0], stretches[-1])], "reward"), f"{each.run.zero_variance:.2f}"])
-    head = ["", "arm", "seed", "rollouts"]
+    head = ["", "arm", "seed", "rollouts", "training steps", "CPU s"]
     head += [f"{what}, {MODE_TITLES[mode]}" for what in ("R_P", "area") for mode in MODES]
     return _table([*head, "own reward", "groups without variance"], rows)
 
@@ -196,10 +197,13 @@ def tried(told: Sequence[Trial]) -> str:
         without = compare.repeated(runs)
         ends = [compare.final(ours, theirs, mode, without) for mode in MODES]
         areas = [compare.paired(*(_areas(side, mode) for side in (ours, theirs))) for mode in MODES]
-        found = [each for each in (*ends, *areas) if each is not None]
+        spent = [compare.equally_spent(ours, theirs, mode) for mode in MODES]
+        found = [each for each in (*ends, *areas, *spent) if each is not None]
         if found:
             rows.append([names, str(found[0].seeds), *map(_difference, found)])
-    head = [f"{what}, {MODE_TITLES[mode]}" for what in ("R_P", "area") for mode in MODES]
+    head = [
+        f"{what}, {MODE_TITLES[mode]}" for what in ("R_P", "area", "R_P at equal CPU time") for mode in MODES
+    ]
     return _table(["RODS less the static pool", "seeds", *head], rows)
 
 

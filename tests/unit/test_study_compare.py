@@ -152,3 +152,14 @@ def test_the_mean_curve_is_read_at_the_first_runs_evaluations() -> None:
     assert [mean for _, mean, _ in found] == pytest.approx([0.4, 0.55, 0.7])
     assert found[0][2] == pytest.approx(0, abs=1e-9)
     assert compare.mean_curve([other], "sampled")[0][2] is None
+
+
+def test_the_dearer_of_two_runs_is_read_where_the_cheaper_one_ended() -> None:
+    dear = summary("rods", 1, curve=[point(0, 0.4, 0.5), point(192, 0.8, 0.9, cpu=400.0)])
+    found = compare.equally_spent({1: dear, 2: dear}, {1: summary(seed=1)}, "sampled")
+    assert found is not None
+    assert (found.seeds, found.mean) == (1, pytest.approx(0.4 + 0.4 * 192 / 400 - 0.6))
+    other = compare.equally_spent({1: summary(seed=1)}, {1: dear}, "sampled")
+    assert other is not None
+    assert other.mean == pytest.approx(-found.mean)
+    assert compare.equally_spent({1: dear}, {2: dear}, "sampled") is None

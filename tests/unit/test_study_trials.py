@@ -30,7 +30,7 @@ def test_a_trial_comes_with_its_settings_and_where_it_went(tmp_path: Path) -> No
     (found,) = trials.read(trial(tmp_path, world.TUNING[0]))
     assert (found.name, found.settings, found.run.seed) == ("twelve", "12 seed tasks", world.TUNING[0])
     assert (
-        "| twelve | RODS | 100 | 192 | 0.400 → 0.600 | 0.500 → 0.700 | 0.500 | 0.600 | 0.50 → 0.90 | 0.40 |"
+        "| twelve | RODS | 100 | 192 | 2 | 192 | 0.400 → 0.600 | 0.500 → 0.700 | 0.500 | 0.600 | 0.50 → 0.90 | 0.40 |"
         in sections.trials([found])
     )
 
@@ -50,7 +50,7 @@ def test_rods_and_the_static_pool_are_paired_within_a_trial_and_over_those_by_eq
     ]
     first, again, both = sections.tried(told).splitlines()[2:]
     assert first.startswith("| twice | 2 | +0.100 [")
-    assert first.endswith("| +0.100 | +0.100 |")
+    assert first.endswith("| +0.100 | +0.100 | +0.200 | +0.200 |")
     assert again.startswith("| again | 1 | +0.250")
     assert both.startswith("| twice and again | 3 | +0.150 [")
 
