@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle, pairwise
+from itertools import pairwise
 from statistics import fmean
 
 from matplotlib.axes import Axes
@@ -15,7 +15,7 @@ from analysis.figures import BLUE, GREY, ORANGE, ZONE_COLOURS, new_axes
 from analysis.mechanism_figures import PAPER_RATIO
 from analysis.study_figures import COLOURS, HATCHES, LINES
 from benchmarks.study import compare
-from benchmarks.study.arms import RODS, STATIC, Arm
+from benchmarks.study.arms import ARMS, RODS, STATIC, Arm
 from benchmarks.study.compare import MODES, Difference
 from benchmarks.study.summary import ZONES, Stretch, Summary
 
@@ -248,4 +248,9 @@ def _panel(axes: Axes, x: str, y: str) -> None:
 
 
 def _styled(told: Sequence[Told]) -> list[tuple[Told, str, str]]:
-    return list(zip(told, cycle(COLOURS), cycle(LINES), strict=False))
+    """Each arm with its colour and line, the same in every figure."""
+    places = [ARMS.index(each.arm) for each in told]
+    return [
+        (each, COLOURS[place % len(COLOURS)], LINES[place % len(LINES)])
+        for each, place in zip(told, places, strict=True)
+    ]

@@ -61,6 +61,17 @@ def test_a_complete_study_names_every_arm_and_misses_nothing(tmp_path: Path) -> 
     assert {path for path in linked if not (tmp_path / "docs" / path).is_file()} == set()
 
 
+def test_an_arm_looks_alike_in_every_figure() -> None:
+    systems, _ = page.split(page.group(whole()))
+    pair = [each for each in systems if each.arm.name in ("static", "rods")]
+    looks = [
+        {line.get_label(): (line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines}
+        for figure in (page.figures.curves(systems), page.figures.curves(pair))
+    ]
+    assert len(looks[1]) == 2
+    assert looks[1].items() <= looks[0].items()
+
+
 @pytest.mark.usefixtures("unpainted")
 def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     runs = [summary("static", 0), summary("static", 1), summary("rods", 0, gain=0.4)]
