@@ -42,10 +42,9 @@ def _try(asked: argparse.Namespace) -> int:
     told = " ".join(settings) or "the settings of the study"
     results = asked.results / asked.name
     trials.begin(results, told, asked.seeds)
-    own = hashlib.sha256(told.encode()).hexdigest()[
-        :8
-    ]  # of other settings, the runs of an equal name are others'
-    return _make(asked, jobs, asked.dir / f"{asked.name}-{own}", results)
+    # By other settings the runs of an equal name are others, which a second --results must not throw away.
+    digest = hashlib.sha256(told.encode()).hexdigest()[:8]
+    return _make(asked, jobs, asked.dir / f"{asked.name}-{digest}", results)
 
 
 def _make(asked: argparse.Namespace, jobs: Iterable[Job], folder: Path, results: Path) -> int:

@@ -198,18 +198,12 @@ def draw(
 
 def pairs(tried: Sequence[Trial]) -> dict[str, list[Told]]:
     """The static pool and RODS in each trial that has enough seeds of both for an interval, by its name."""
+    runs: dict[str, dict[str, dict[int, Summary]]] = defaultdict(lambda: defaultdict(dict))
+    for each in tried:
+        runs[each.name][each.run.arm][each.run.seed] = each.run
     found = {
-        name: [
-            Told(get(arm), runs)
-            for arm in (STATIC, RODS)
-            if len(
-                runs := {
-                    each.run.seed: each.run for each in tried if (each.name, each.run.arm) == (name, arm)
-                }
-            )
-            >= compare.FEWEST
-        ]
-        for name in dict.fromkeys(each.name for each in tried)
+        name: [Told(get(arm), arms[arm]) for arm in (STATIC, RODS) if len(arms[arm]) >= compare.FEWEST]
+        for name, arms in runs.items()
     }
     return {name: both for name, both in found.items() if len(both) == 2}
 
